@@ -1,0 +1,33 @@
+"""Writing an agent: everything that an `agents.py` needs."""
+
+from agentruntime.graph.agent import create_agent
+from agentruntime.graph.context import Context
+from agentruntime.graph.definition import END, START, Command, StateGraph, ToolNode
+from agentruntime.graph.interrupts import interrupt, once
+from agentruntime.graph.messages import Message, ToolCall
+from agentruntime.graph.registry import get_graph, register
+from agentruntime.graph.state import State
+from agentruntime.graph.tools import NOT_DONE, UNKNOWN, ApprovalRule, Tool, ToolResult, tool
+
+__all__ = [
+    "END",
+    "NOT_DONE",
+    "START",
+    "UNKNOWN",
+    "ApprovalRule",
+    "Command",
+    "Context",
+    "Message",
+    "State",
+    "StateGraph",
+    "Tool",
+    "ToolCall",
+    "ToolNode",
+    "ToolResult",
+    "create_agent",
+    "get_graph",
+    "interrupt",
+    "once",
+    "register",
+    "tool",
+]

@@ -1,0 +1,47 @@
+"""What the runtime gives to user code (`Context`), and what `interrupt()` and `once()` ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from agentruntime.graph.messages import Message
+
+
+class Context(Protocol):
+    """The parameter `ctx` of a node or tool: who it works for, and what it may tell meanwhile.
+
+    `user_id` is the person that the run acts for (never its approver), `deadline` the moment, in
+    seconds of `time.monotonic()`, at which the work is given up, or None.
+    """
+
+    run_id: str
+    thread_id: str
+    user_id: Any
+    tenant: str
+    graph: str
+    node: str
+    config: Mapping[str, Any]
+    idempotency_key: str
+    attempt: int
+    deadline: float | None
+
+    def emit(self, data: Any) -> None:
+        """Tell watchers something now. Not stored, never the truth, lost if nobody watches."""
+
+    async def complete(self, model: str, messages: Sequence[Message], tools: Sequence[Any]) -> Message:
+        """Ask the model named `provider:name` and return its answer as an assistant message."""
+
+
+class Execution(Protocol):
+    """One node call or tool call at work: the place where questions and memos are kept."""
+
+    def answer(self, payload: Any, message: str, response_schema: Any) -> Any:
+        """Return the answer to this question, or raise `Interrupted` and have it asked."""
+
+    def once(self, name: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Return the recorded result of `name`, or run `fn` and record it."""
+
+
+current_execution: ContextVar[Execution | None] = ContextVar("current_execution", default=None)

@@ -1,0 +1,109 @@
+"""The one gate for JSON: what may be stored, its canonical form, its digest.
+
+A value passes if PostgreSQL's jsonb, SQLite and every JSON reader take it and give it back
+unchanged. Sources of the limits: jsonb refuses NUL, lone surrogates and NaN; Python's reader stops
+near 1,000 levels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Any
+
+MAX_DEPTH = 64
+MAX_BYTES = 1_048_576
+MAX_INTEGER_DIGITS = 400
+
+
+class NotJson(ValueError):
+    """The value cannot be stored as JSON; `path` names the place, `reason` what is wrong."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}")
+
+
+def check_json(value: Any, *, path: str = "$", max_bytes: int = MAX_BYTES) -> None:
+    """Raise `NotJson` unless `value` is plain JSON that every store gives back unchanged."""
+    size = _check(value, path, 0)
+    if size > max_bytes:
+        raise NotJson(path, f"about {size:,} bytes are more than the {max_bytes:,} allowed")
+
+
+def _check(value: Any, path: str, depth: int) -> int:
+    if depth > MAX_DEPTH:
+        raise NotJson(path, f"nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, str):
+        return check_text(value, path)
+    if value is None or isinstance(value, bool):
+        return 5
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INTEGER_DIGITS * 4:
+            raise NotJson(path, "the number is too long")
+        return 8
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise NotJson(path, f"{value} is not a JSON number")
+        return 16
+    if isinstance(value, list):
+        return 2 + sum(_check(item, f"{path}[{n}]", depth + 1) for n, item in enumerate(value))
+    if isinstance(value, dict):
+        return 2 + sum(_check_item(key, item, path, depth) for key, item in value.items())
+    raise NotJson(path, f"{type(value).__name__} is not a JSON type")
+
+
+def _check_item(key: Any, item: Any, path: str, depth: int) -> int:
+    if not isinstance(key, str):
+        raise NotJson(path, f"the key {key!r} is no text")
+    return check_text(key, path) + _check(item, f"{path}.{key}", depth + 1)
+
+
+def check_text(text: str, path: str = "$") -> int:
+    """Return the size of `text` in bytes of UTF-8; raise `NotJson` for NUL or a lone surrogate."""
+    if "\x00" in text:
+        raise NotJson(path, "the text has a NUL character")
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise NotJson(path, "the text has a lone surrogate, which is no character") from None
+
+
+def read_json(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> Any:
+    """Read JSON text strictly: no duplicate keys, NaN, infinities, NUL, lone surrogates, bombs."""
+    if len(text) > max_bytes:
+        raise NotJson("$", f"{len(text):,} bytes are more than the {max_bytes:,} allowed")
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except NotJson:
+        raise
+    except RecursionError:
+        raise NotJson("$", f"nested more than {MAX_DEPTH} levels deep") from None
+    except ValueError as error:
+        raise NotJson("$", f"not JSON ({error})") from None
+    check_json(value, max_bytes=max_bytes)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise NotJson("$", f"the key {key[:80]!r} stands twice in one object")
+        found[key] = value
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise NotJson("$", f"{name} is not a JSON number")
+
+
+def canonical_json(value: Any) -> str:
+    """Return `value` as the one text that equal values share: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of the canonical JSON of `value`, 64 hexadecimal digits."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

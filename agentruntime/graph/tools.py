@@ -1,0 +1,269 @@
+"""Tools: plain functions with a schema for the model and a promise about their effect."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import Enum
+from functools import cached_property
+from typing import Any, Literal, overload
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+
+from agentruntime.exceptions import InvalidArguments, InvalidTool
+from agentruntime.graph.json_values import NotJson, check_json, digest, read_json
+from agentruntime.graph.state import first_problem
+
+Effect = Literal["repeatable", "once", "transactional"]
+INJECTED = ("state", "ctx", "tool_call_id", "idempotency_key")
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Outcome(Enum):
+    """What `reconcile` may answer instead of a result."""
+
+    NOT_DONE = "not done"
+    UNKNOWN = "unknown"
+
+
+NOT_DONE = Outcome.NOT_DONE
+UNKNOWN = Outcome.UNKNOWN
+
+
+@dataclass(frozen=True)
+class ApprovalRule:
+    """When a call needs a person, and which.
+
+    `title` is filled with the arguments; `when(arguments)` says whether to ask at all (typed
+    values); `permission` and `group` name who may decide; `amount` and `target` name the arguments
+    that hold the money (a Decimal) and whom it concerns; `editable` those that an approver may
+    change; `approvers` how many must agree; `expires_in` after which time nobody needs to answer
+    any more, and `on_expiry` whether that declines the call or keeps it waiting, overdue;
+    `recheck(arguments)` is asked right before the call starts and answers None or why not.
+    """
+
+    title: str = ""
+    when: Callable[[dict[str, Any]], bool] | None = None
+    permission: str = ""
+    group: str = ""
+    amount: str = ""
+    currency: str = ""
+    target: str = ""
+    editable: tuple[str, ...] = ()
+    approvers: int = 1
+    expires_in: timedelta | None = None
+    on_expiry: Literal["decline", "wait"] = "decline"
+    remind_after: timedelta | None = None
+    escalate_after: timedelta | None = None
+    escalate_to: str = ""
+    recheck: Callable[[dict[str, Any]], str | None] | None = None
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a tool returns to change state fields too: `update` holds deltas for the reducers."""
+
+    content: Any
+    update: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function as the model sees it, and how the runtime may run it.
+
+    `timeout` in seconds (None: the run's `tool_timeout`), `retries` beyond the first attempt for
+    errors of `retry_on`, with `retry_delay` seconds doubled each time; `concurrency` how many calls
+    of it may work at once in a process; `sequential`: never beside another call of its turn.
+    """
+
+    fn: Callable[..., Any]
+    name: str
+    description: str
+    effect: Effect = "repeatable"
+    approval: ApprovalRule | None = None
+    timeout: float | None = None
+    reconcile: Callable[..., Any] | None = None
+    key_ttl: timedelta | None = None
+    retries: int = 0
+    retry_on: tuple[type[Exception], ...] = (Exception,)
+    retry_delay: float = 1.0
+    concurrency: int | None = None
+    sequential: bool = False
+    isolation: Literal["thread", "process"] = "thread"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, outside of any run: no validation, no ledger, no approval."""
+        return self.fn(*args, **kwargs)
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.fn)
+
+    @cached_property
+    def injected(self) -> frozenset[str]:
+        """The names of the parameters that the runtime gives."""
+        return frozenset(inspect.signature(self.fn).parameters) & frozenset(INJECTED)
+
+    @cached_property
+    def parameters(self) -> type[BaseModel]:
+        """The model-given parameters as a pydantic model that refuses unknown ones."""
+        return _parameters_model(self.fn, self.name)
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments, as the model is told it."""
+        return self.parameters.model_json_schema()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the name and the schema: an approval for another one does not count."""
+        return digest({"name": self.name, "schema": self.schema})
+
+    def read_arguments(self, raw: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arguments as typed values and as the JSON that is shown, stored and run.
+
+        `raw` is what the model sent: an object, or text that should be one; empty text stands for
+        no arguments. Defaults are filled in. Raises `InvalidArguments`.
+        """
+        try:
+            found = _object_from(raw)
+            check_json(found)
+            values = self.parameters.model_validate(found)
+            stored = values.model_dump(mode="json")
+            check_json(stored)
+        except NotJson as error:
+            raise InvalidArguments(tool=self.name, reason=str(error)[:300]) from None
+        except ValidationError as error:
+            raise InvalidArguments(tool=self.name, reason=_problems(error)) from None
+        return self.typed(values), stored
+
+    def load_arguments(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return stored arguments as the typed values that the function takes."""
+        try:
+            return self.typed(self.parameters.model_validate(dict(stored)))
+        except ValidationError as error:
+            raise InvalidArguments(tool=self.name, reason=_problems(error)) from None
+
+    @staticmethod
+    def typed(values: BaseModel) -> dict[str, Any]:
+        return {name: getattr(values, name) for name in type(values).model_fields}
+
+
+@overload
+def tool(fn: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str = ...,
+    description: str = ...,
+    effect: Effect = ...,
+    approval: ApprovalRule | bool | None = ...,
+    timeout: float | None = ...,
+    reconcile: Callable[..., Any] | None = ...,
+    key_ttl: timedelta | None = ...,
+    retries: int = ...,
+    retry_on: type[Exception] | tuple[type[Exception], ...] = ...,
+    retry_delay: float = ...,
+    concurrency: int | None = ...,
+    sequential: bool = ...,
+    isolation: Literal["thread", "process"] = ...,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(fn: Any = None, /, **options: Any) -> Any:
+    """Make a function a tool; see `Tool` for the options. `approval=True` is the default rule."""
+    if fn is None:
+        return lambda function: as_tool(function, **options)
+    return as_tool(fn, **options)
+
+
+def as_tool(fn: Any, **options: Any) -> Tool:
+    """Return `fn` as a `Tool`; a `Tool` stays as it is. Raises `InvalidTool`."""
+    if isinstance(fn, Tool):
+        return replace(fn, **options) if options else fn
+    name = options.pop("name", "") or getattr(fn, "__name__", "")
+    description = options.pop("description", "") or _summary(fn)
+    retry_on = options.get("retry_on")
+    if isinstance(retry_on, type):
+        options["retry_on"] = (retry_on,)
+    approval = options.pop("approval", None)
+    if isinstance(approval, bool):
+        approval = ApprovalRule() if approval else None
+    made = Tool(fn=fn, name=name, description=description, approval=approval, **options)
+    if problem := _problem_of(made):
+        raise InvalidTool(tool=name, problem=problem)
+    return made
+
+
+def _problem_of(made: Tool) -> str:
+    if not NAME.fullmatch(made.name):
+        return "a name has 1 to 64 letters, digits, _ or -"
+    if made.effect not in typing.get_args(Effect):
+        return f"the effect is one of {', '.join(typing.get_args(Effect))}, not {made.effect!r}"
+    if made.effect == "transactional" and (made.is_async or made.isolation == "process"):
+        return "a transactional tool is a plain function: it works inside the database transaction"
+    parameters = set(made.parameters.model_fields)  # raises InvalidTool for what has no schema
+    rule = made.approval
+    named = {rule.amount, rule.target, *rule.editable} - {""} if rule else set()
+    if unknown := named - parameters:
+        return f"its approval names the parameters {sorted(unknown)}, which it does not have"
+    return ""
+
+
+def _object_from(raw: Any) -> dict[str, Any]:
+    if raw is None or (isinstance(raw, str) and not raw.strip()):
+        return {}
+    found = read_json(raw) if isinstance(raw, str) else raw
+    if not isinstance(found, dict):
+        shown = repr(raw)
+        raise NotJson("$", f"an object was expected, not {shown[:80]}")
+    return found
+
+
+def _problems(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    lines = [f"{'.'.join(str(part) for part in one['loc']) or '$'}: {one['msg']}" for one in found]
+    return "; ".join(lines[:10]) if lines else first_problem(error)
+
+
+def _parameters_model(fn: Callable[..., Any], name: str) -> type[BaseModel]:
+    try:
+        hints = typing.get_type_hints(fn, include_extras=True)
+    except NameError as error:
+        raise InvalidTool(tool=name, problem=f"its annotations cannot be read: {error}") from None
+    told = parameter_descriptions(fn)
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.name in INJECTED:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise InvalidTool(tool=name, problem=f"*{parameter.name} has no schema")
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (
+            hints.get(parameter.name, Any),
+            Field(default, description=told.get(parameter.name)),
+        )
+    try:
+        made = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        made.model_json_schema()
+    except (PydanticUserError, NameError) as error:
+        raise InvalidTool(tool=name, problem=str(error).splitlines()[0]) from None
+    return made
+
+
+def _summary(fn: Any) -> str:
+    text = inspect.cleandoc(fn.__doc__ or "")
+    return re.split(r"\n\s*(?:Args|Arguments|Parameters|Returns|Raises):|\n\s*:param ", text)[0].strip()
+
+
+def parameter_descriptions(fn: Any) -> dict[str, str]:
+    """Return what a docstring says of each parameter (Google or Sphinx style), by name."""
+    text = inspect.cleandoc(fn.__doc__ or "")
+    found = dict(re.findall(r":param (?:\w+ )?(\w+):\s*(.+)", text))
+    section = re.search(r"(?:^|\n)(?:Args|Arguments|Parameters):\n((?:[ \t]+.*\n?|\n)+)", text)
+    if section:
+        for name, line in re.findall(r"^[ \t]+(\w+)(?: \([^)]*\))?:\s*(.+)$", section[1], re.MULTILINE):
+            found[name] = line.strip()
+    return found
