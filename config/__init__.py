@@ -1,0 +1,1 @@
+"""The site around the two apps: settings, addresses, servers."""

@@ -1,0 +1,1 @@
+"""The suite: one folder per part of the project, plus `promises` and `stories`."""
