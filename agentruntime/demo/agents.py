@@ -1,0 +1,40 @@
+"""The demo's agents: `support` for people, `purchase` and `fulfil` for `crash_demo`."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from agentruntime.demo.purchase import fulfil_model, purchase_model
+from agentruntime.demo.scripted import support_model
+from agentruntime.demo.tools import (
+    charge_card,
+    confirm_shipping,
+    lookup_order,
+    print_label,
+    refund,
+    reserve_stock,
+    send_receipt,
+)
+from agentruntime.graph import create_agent, register
+
+INSTRUCTIONS = """You are the support agent of a small shop for tea and kitchen things.
+Look an order up before you say or do anything about it. Pay back only orders that were delivered,
+returned or cancelled, and never more than was paid. A person may be asked before a refund is made,
+may change its amount, and may decline it: tell the customer what really happened, and the reason
+that was given. Answer in a few plain sentences. Amounts are in euros."""
+
+has_provider = bool(getattr(settings, "OPENAI_API_KEY", ""))
+provider_model = f"openai:{getattr(settings, 'DEMO_OPENAI_MODEL', 'gpt-5-mini')}"
+
+register(
+    "support",
+    create_agent(
+        model=provider_model if has_provider else support_model,
+        tools=[lookup_order, refund, send_receipt],
+        instructions=INSTRUCTIONS,
+    ),
+)
+register("purchase", create_agent(model=purchase_model, tools=[charge_card, confirm_shipping]))
+register(
+    "fulfil", create_agent(model=fulfil_model, tools=[charge_card, reserve_stock, print_label])
+)
