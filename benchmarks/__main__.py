@@ -1,0 +1,8 @@
+"""`python -m benchmarks`: see `benchmarks.run`."""
+
+import sys
+
+from benchmarks.run import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""A run's figures as text: one table per bench, the goals, the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+
+from benchmarks.benches import BENCHES
+from benchmarks.contenders import CONTENDERS
+from benchmarks.goals import FLOOR, GOALS, Verdict, best_peer, judge
+from benchmarks.metrics import Numbers
+from benchmarks.stats import median, shown, spread
+
+# bench -> contender -> the numbers of each round (None where the round failed)
+Rounds = Mapping[str, Mapping[str, Sequence[Numbers | None]]]
+Columns = list[str]
+HIDDEN = {
+    "grow": ("ms_at_", "growth", "wal_mb", "wal_growth", "size_kb_at_1000", "redis_kb_at_1000")
+}
+
+
+def medians_of(rounds: Rounds) -> dict[str, dict[str, Numbers]]:
+    """The median of every metric over the rounds that gave it."""
+    return {
+        bench: {
+            name: medians for name, taken in of_bench.items() if (medians := metric_medians(taken))
+        }
+        for bench, of_bench in rounds.items()
+    }
+
+
+def metric_medians(taken: Sequence[Numbers | None]) -> Numbers:
+    """The median of each metric of one contender in one bench."""
+    given = [numbers for numbers in taken if numbers]
+    names = dict.fromkeys(name for numbers in given for name in numbers)
+    return {name: median([n[name] for n in given if name in n]) for name in names}
+
+
+def ratios(
+    rounds: Mapping[str, Sequence[Numbers | None]], name: str, base: str, metric: str
+) -> list[float]:
+    """`name` over `base` in each round that has both."""
+    pairs = zip(rounds.get(name, ()), rounds.get(base, ()), strict=False)
+    return [a[metric] / b[metric] for a, b in pairs if a and b and b.get(metric)]
+
+
+def ranged(values: Sequence[float]) -> str:
+    """A median with the lowest and highest."""
+    if not values:
+        return "-"
+    if len(values) == 1:
+        return shown(values[0])
+    low, high = spread(values)
+    return f"{shown(median(values))} ({shown(low)}-{shown(high)})"
+
+
+def table_of(bench: str, rounds: Rounds) -> str:
+    """One bench: medians, the headline's spread, and its ratios to the floor and the best peer.
+
+    Ratios are of two figures of one round: `x floor` 2 means twice the floor's figure.
+    """
+    of_bench = rounds[bench]
+    medians = medians_of({bench: of_bench})[bench]
+    if not medians:
+        return ""
+    best, headline = best_peer(bench, medians), BENCHES[bench].headline
+    wanted = HIDDEN.get(bench, ("",))
+    columns = [
+        c for c in dict.fromkeys(c for m in medians.values() for c in m) if c.startswith(wanted)
+    ]
+    order = sorted(medians, key=lambda n: medians[n][headline], reverse=BENCHES[bench].higher)
+    lines = [
+        f"\n### {BENCHES[bench].title}\n",
+        "| | " + " | ".join([*columns, "low-high", "x floor", "x best peer"]) + " |",
+        "|---" * (len(columns) + 4) + "|",
+    ]
+    for name in order:
+        figures = [shown(medians[name].get(column)) for column in columns]
+        low, high = spread([n[headline] for n in of_bench[name] if n])
+        to_floor = ratios(of_bench, name, FLOOR, headline)
+        to_peer = ratios(of_bench, name, best, headline) if best else []
+        figures += [f"{shown(low)}-{shown(high)}", ranged(to_floor), ranged(to_peer)]
+        lines.append(f"| {CONTENDERS[name].title} | " + " | ".join(figures) + " |")
+    return "\n".join(lines)
+
+
+def verdicts_of(rounds: Rounds) -> list[Verdict]:
+    """Every goal, judged on the medians."""
+    medians = medians_of(rounds)
+    return [judge(goal, medians) for goal in GOALS]
+
+
+def goals_table(verdicts: Sequence[Verdict]) -> str:
+    """Every goal with what was reached."""
+    lines = ["\n### Goals\n", "| goal | reached | | source |", "|---|---|---|---|"]
+    for verdict in verdicts:
+        word = "met" if verdict.met else ("missed" if verdict.value is not None else "not measured")
+        note = f" ({verdict.note})" if verdict.note and verdict.value is not None else ""
+        lines.append(
+            f"| {verdict.goal.sentence} | {shown(verdict.value)}{note} | {word} "
+            f"| {verdict.goal.source} |"
+        )
+    return "\n".join(lines)
+
+
+def closing_line(verdicts: Sequence[Verdict]) -> str:
+    """`N of M goals met`, of all goals: one that was not measured is not met."""
+    return f"{sum(v.met for v in verdicts)} of {len(verdicts)} goals met"
+
+
+def machine() -> dict[str, str]:
+    """What the figures were taken on."""
+    return {
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        "load average": " ".join(f"{x:.1f}" for x in os.getloadavg()),
+        "Python": platform.python_version(),
+    }
