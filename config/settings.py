@@ -7,7 +7,7 @@ machine. A bad value stops the start with a sentence that names its variable.
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -39,20 +39,20 @@ def read_count(name: str, default: int) -> int:
     return int(word)
 
 
-def read_url(name: str, schemes: set[str], default: str = "") -> SplitResult | None:
+def read_url(name: str, schemes: set[str], default: str = "") -> str:
     # The value is never repeated in the error: it may hold a password.
     word = env.str(name, default="").strip() or default
     if not word:
-        return None
+        return ""
     wanted = " or ".join(f"{scheme}://" for scheme in sorted(schemes))
     try:
         url = urlsplit(word)
         _ = url.port
     except ValueError as error:
         raise ImproperlyConfigured(f"{name} must be a URL that begins with {wanted}.") from error
-    if url.scheme not in schemes or f"{url.scheme}://" not in word:
+    if url.scheme not in schemes or not word.startswith(f"{url.scheme}://"):
         raise ImproperlyConfigured(f"{name} must be a URL that begins with {wanted}.")
-    return url
+    return word
 
 
 DEBUG = read_flag("DEBUG", default=True)
@@ -68,8 +68,7 @@ SECRET_KEY = SECRET_KEY or "django-insecure-demo-only-set-SECRET_KEY-for-anythin
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 
 OPENAI_API_KEY = env.str("OPENAI_API_KEY", default="")
-OPENAI_BASE_URL = env.str("OPENAI_BASE_URL", default="")
-read_url("OPENAI_BASE_URL", {"http", "https"})
+OPENAI_BASE_URL = read_url("OPENAI_BASE_URL", {"http", "https"})
 ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
 
 
@@ -81,10 +80,9 @@ SQLITE_DEFAULT = f"sqlite:///{BASE_DIR / 'db.sqlite3'}"
 
 def database_from_environment() -> dict[str, Any]:
     url = read_url("DATABASE_URL", {"sqlite", *POSTGRES_SCHEMES}, default=SQLITE_DEFAULT)
-    assert url is not None
-    config = environ.Env.db_url_config(url.geturl())
+    config = environ.Env.db_url_config(url)
     options = config.setdefault("OPTIONS", {})
-    if url.scheme in POSTGRES_SCHEMES:
+    if config["ENGINE"] == "django.db.backends.postgresql":
         if not config["NAME"]:
             raise ImproperlyConfigured("DATABASE_URL must name a database after the host.")
         options |= postgres_options()
@@ -102,10 +100,11 @@ def postgres_options() -> dict[str, Any]:
             "max_size": read_count("DATABASE_POOL_SIZE", default=16),
             "timeout": 30,
         },
-        # Values travel beside the statement and plans are kept from the first use on: a step
-        # repeats the same few statements.
+        # Values travel beside the statement, and plans are kept from the second use on: a step
+        # repeats the same few statements. Not from the first: migrations send pairs of commands
+        # in one statement, which cannot be prepared.
         "server_side_binding": True,
-        "prepare_threshold": 0,
+        "prepare_threshold": 1,
     }
 
 
@@ -124,8 +123,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Redis: cache, live news, messages to workers ---------------------------------------------
 
-_redis = read_url("REDIS_URL", {"redis", "rediss", "unix"})
-REDIS_URL = _redis.geturl() if _redis else None
+REDIS_URL = read_url("REDIS_URL", {"redis", "rediss", "unix"}) or None
 
 if REDIS_URL:
     CACHES = {
@@ -150,7 +148,7 @@ if REDIS_URL:
                 "hosts": [REDIS_URL],
                 # Pub/sub ignores the database number; two sites on one server must not hear
                 # each other.
-                "prefix": f"asgi{_redis.path.strip('/') or '0'}",
+                "prefix": f"asgi{urlsplit(REDIS_URL).path.replace('/', '-')}",
             },
         }
     }

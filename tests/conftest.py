@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from django.conf import settings
 
 from tests import services
 from tests.processes import READY, SiteProcess
@@ -46,9 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "SECRET_KEY"):
         os.environ.pop(name, None)
     os.environ["DEBUG"] = "true"
-    # Tests of pages run a browser's event loop in the thread that also reads the database.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
+    # pytest-django sets Django up after this hook, and only where the settings have been read.
+    _ = settings.DATABASES
 
 
 def start_servers(servers: contextlib.ExitStack, chosen: str | None) -> None:
@@ -88,8 +89,6 @@ def pytest_report_header() -> str:
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(request: pytest.FixtureRequest) -> None:
     """Give SQLite a test database in a file: connections and processes share it."""
-    from django.conf import settings
-
     config = settings.DATABASES["default"]
     if config["ENGINE"].endswith("sqlite3"):
         file = Path(os.environ[SHARED_DIRECTORY]) / "test.sqlite3"
@@ -99,8 +98,6 @@ def django_db_modify_db_settings(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_passwords() -> None:
-    from django.conf import settings
-
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
@@ -140,6 +137,8 @@ def process_environment(database_url: str, redis_url: str) -> Callable[..., dict
     def environment(redis: bool | None = None, **more: str) -> dict[str, str]:
         wanted = "REDIS_URL" in os.environ if redis is None else redis
         variables = {name: value for name, value in os.environ.items() if name != "REDIS_URL"}
+        # Leave given to the thread of a browser test is not for the processes beside it.
+        variables.pop("DJANGO_ALLOW_ASYNC_UNSAFE", None)
         variables["DATABASE_URL"] = database_url
         return variables | ({"REDIS_URL": redis_url} if wanted else {}) | more
 
@@ -202,6 +201,15 @@ def leave_out_or_fail() -> None:
     if os.environ.get("CI", "").lower() in {"1", "true"}:
         pytest.fail(NO_CHROMIUM, pytrace=False)
     pytest.skip(NO_CHROMIUM)
+
+
+@pytest.fixture(autouse=True)
+def _browser_beside_the_database(request: pytest.FixtureRequest) -> Iterator[None]:
+    # The browser's event loop runs in the thread that also reads the database.
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("browser"):
+            patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ import psycopg
 BOOT_SECONDS = 30
 # PostgreSQL refuses to run as root; any account without rights will do.
 UNPRIVILEGED = "nobody"
-INITDB_OPTIONS = "-U postgres -A trust -E UTF8 --locale=C --no-sync".split()
+INITDB_OPTIONS = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
 # A test run loses nothing when the machine does; benchmarks pass --durable.
 FORGETFUL = {"fsync": "off", "full_page_writes": "off"}
 
