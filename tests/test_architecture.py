@@ -74,6 +74,8 @@ ONLY: dict[str, set[str]] = {
     "agentruntime.demo": {"agentruntime.graph"},
     "agentruntime.llm": {"agentruntime.graph", "agentruntime.exceptions"},
 }
+# What is stored speaks of values, never of how a graph is put together.
+OF_THE_GRAPH_MODELS_IMPORT = {"agentruntime.graph.messages", "agentruntime.graph.json_values"}
 OF_AGENTRUNTIME_APPROVALS_IMPORT = {
     "agentruntime.exceptions",
     "agentruntime.graph",
@@ -179,6 +181,9 @@ def objection(part: str, target: str) -> str | None:
         return "does not lie below"
     if part in ONLY and other not in ONLY[part]:
         return f"is not one of {sorted(ONLY[part])}"
+    if part == "agentruntime.models" and other == "agentruntime.graph":
+        allowed = target in OF_THE_GRAPH_MODELS_IMPORT
+        return None if allowed else f"is not one of {sorted(OF_THE_GRAPH_MODELS_IMPORT)}"
     of_the_runtime = part.split(".")[0] == "approvals" and other.split(".")[0] == "agentruntime"
     if of_the_runtime and other not in OF_AGENTRUNTIME_APPROVALS_IMPORT:
         return f"is not one of {sorted(OF_AGENTRUNTIME_APPROVALS_IMPORT)}"
