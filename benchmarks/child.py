@@ -175,7 +175,8 @@ def main() -> None:
     contender = module.Contender(place)
     contender.load()
     result = METHODS[options.method](contender, options.sizes)
-    contender.close()
+    if options.method != "migrate":
+        contender.close()
     say("RESULT", {"rss_kib": peak_kib(), **result})
     os._exit(0)
 
