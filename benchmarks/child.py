@@ -55,8 +55,15 @@ def step(contender: Contender, sizes: Json) -> Json:
         begun = time.perf_counter()
         gaps += contender.step(f"run {len(walls)}", sizes["steps"])
         walls.append(time.perf_counter() - begun)
-    warm_up = sizes["steps"]
-    return {"gaps": gaps, "walls": walls, "steps": len(gaps), "uncounted": warm_up}
+    counted = contender.statements(sizes["steps"])
+    uncounted = sizes["steps"] * (1 if counted is None else 2)
+    return {
+        "gaps": gaps,
+        "walls": walls,
+        "steps": len(gaps),
+        "uncounted": uncounted,
+        "statements_step": counted,
+    }
 
 
 def many(contender: Contender, sizes: Json) -> Json:
@@ -171,7 +178,7 @@ def main() -> None:
         "benchmarks.contenders." + CONTENDERS[options.contender].module
     )
     threads = options.sizes.get("threads", 16)
-    place = Place(options.dsn, options.redis, options.process, threads)
+    place = Place(options.dsn, options.redis, options.process, threads, options.method)
     contender = module.Contender(place)
     contender.load()
     result = METHODS[options.method](contender, options.sizes)

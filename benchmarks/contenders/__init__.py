@@ -38,7 +38,20 @@ IMPORT_DJANGO = (
     "import django; from django.conf import settings; settings.configure(); django.setup(); "
     "import django.db.models, django.db.backends.postgresql.base"
 )
-IMPORT_BROKER = IMPORT_DJANGO + "; import dramatiq, dramatiq.brokers.redis"
+# What any Django project with users imports; the runtime is measured against it.
+IMPORT_SITE = """
+import django
+from django.conf import settings
+settings.configure(
+    DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "none"}},
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", *APPS], USE_TZ=True,
+    REDIS_URL="redis://127.0.0.1:1/0",
+)
+django.setup()
+import django.db.backends.postgresql.base, dramatiq.brokers.redis
+"""
+IMPORT_BROKER = "APPS = []" + IMPORT_SITE
+IMPORT_PROJECT = 'APPS = ["agentruntime", "approvals"]' + IMPORT_SITE
 
 CONTENDERS = {
     "raw": Entry(
@@ -66,7 +79,14 @@ CONTENDERS = {
         imports=IMPORT_BROKER,
         distributions=("dramatiq", "redis"),
     ),
-    "project": Entry("project", "this runtime", "project", ALL | {"rest"}, distributions=DJANGO),
+    "project": Entry(
+        "project",
+        "this runtime",
+        "project",
+        ALL | {"rest"},
+        imports=IMPORT_PROJECT,
+        distributions=DJANGO,
+    ),
     "langgraph": Entry(
         "peer_langgraph",
         "LangGraph AsyncPostgresSaver",
@@ -90,13 +110,14 @@ CONTENDERS = {
 
 @dataclass
 class Place:
-    """Where a contender works: the services, its number among the processes of a bench, and how
-    many threads (or tasks, or pooled connections) it may use at once."""
+    """Where a contender works: the services, its number among the processes of a bench, how many
+    threads (or tasks, or pooled connections) it may use at once, and the bench's method."""
 
     dsn: str
     redis_url: str = ""
     process: int = 0
     threads: int = 16
+    method: str = ""
 
 
 class Contender:
@@ -127,6 +148,10 @@ class Contender:
         to the end of the run.
         """
         raise NotImplementedError
+
+    def statements(self, steps: int) -> float | None:
+        """Statements per step in a run of `steps`; None where nobody counts."""
+        return None
 
     def many(self, threads: list[str], steps: int) -> dict[str, Any] | None:
         """Run all the threads at once, `steps` steps each; return when all are done.

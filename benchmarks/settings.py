@@ -1,0 +1,19 @@
+"""The site's settings for a measurement: the same, with the benchmarks' graphs and little talk.
+
+Read from the environment besides what the site reads: BENCH_INLINE (a process works off its own
+runs although there is a Redis; the cache stays in Redis), RETAIL_DATA and RETAIL_JOURNAL (paths).
+"""
+
+from config.settings import *  # noqa: F403
+from config.settings import INSTALLED_APPS as SITE_APPS
+from config.settings import LOGGING as SITE_LOGGING
+from config.settings import env
+
+# With DEBUG Django keeps every statement that it has run.
+DEBUG = False
+INSTALLED_APPS = [*SITE_APPS, "benchmarks"]
+LOGGING = SITE_LOGGING | {"root": {"handlers": ["console"], "level": "WARNING"}}
+if env.bool("BENCH_INLINE", default=False):
+    REDIS_URL = None
+RETAIL_DATA = env.str("RETAIL_DATA", default="")
+RETAIL_JOURNAL = env.str("RETAIL_JOURNAL", default="")
