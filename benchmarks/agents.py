@@ -56,6 +56,27 @@ def chain() -> StateGraph:
     return graph
 
 
+class Wait(State):
+    """How long a run waits, in seconds."""
+
+    seconds: float = 2.0
+
+
+async def wait(state: Wait) -> Message:
+    """What a slow model looks like."""
+    await asyncio.sleep(state.seconds)
+    return Message.assistant("done")
+
+
+def waiter() -> StateGraph:
+    """One node that waits."""
+    graph = StateGraph(Wait)
+    graph.add_node("wait", wait)
+    graph.add_edge(START, "wait")
+    graph.add_edge("wait", END)
+    return graph
+
+
 @tool
 async def sleep_async(seconds: float) -> str:
     """Sleep."""
@@ -99,6 +120,7 @@ def ask_for_charge(messages: Sequence[Message], tools: Sequence[Tool]) -> Messag
 
 
 register("bench_chain", chain())
+register("bench_wait", waiter())
 register("bench_tools", create_agent(model=ask_for_sleep, tools=[sleep_async, sleep_sync]))
 register("bench_gated", create_agent(model=ask_for_charge, tools=[charge]))
 if settings.RETAIL_DATA:

@@ -14,7 +14,8 @@ class Bench:
 
     `method` is the contender's method (and the child's function); `params` its sizes in full,
     `quick` those that differ in a quick run; `processes` how many children share one database;
-    `headline` the metric that ratios are formed on, higher being better if `higher`.
+    `headline` the metric that ratios are formed on, higher being better if `higher`; a `slow` one
+    is left out of a quick run.
     """
 
     title: str
@@ -24,6 +25,7 @@ class Bench:
     quick: Params = field(default_factory=dict)
     processes: int = 1
     higher: bool = False
+    slow: bool = False
 
     def sizes(self, quick: bool) -> Params:
         """The parameters of a full or a quick run."""
@@ -98,5 +100,13 @@ BENCHES = {
         "from_exec_ms",
         {"messages": 1000, "size": 500},
     ),
+    "waiting": Bench(
+        "500 runs that each wait 2 s in an async model call, 2 worker processes",
+        "waiting",
+        "done_s",
+        {"runs": 500, "seconds": 2.0, "workers": 2, "threads": 250},
+        slow=True,
+    ),
+    "retail": Bench("the retail tasks, 2 worker processes", "retail", "wrong", slow=True),
     "import": Bench("import", "import", "import_ms"),
 }

@@ -147,6 +147,13 @@ def rest(contender: Contender, sizes: Json) -> Json:
     return {"answers": answers}
 
 
+def waiting(contender: Contender, sizes: Json) -> Json:
+    """Runs that wait, all at once."""
+    contender.open()
+    wait_for("READY")
+    return dict(contender.waiting(**sizes))
+
+
 def pause(contender: Contender, sizes: Json) -> Json:
     """Leave the thread that `cold` answers in another process."""
     contender.open()
@@ -161,7 +168,9 @@ def cold(contender: Contender, sizes: Json) -> Json:
     return {"imported": imported, **contender.answer("cold")}
 
 
-METHODS = {f.__name__: f for f in (migrate, step, many, grow, tools, answer, rest, pause, cold)}
+METHODS = {
+    f.__name__: f for f in (migrate, step, many, grow, tools, answer, rest, waiting, pause, cold)
+}
 
 
 def main() -> None:

@@ -68,15 +68,24 @@ class Child:
 
 
 class Driver:
-    """Benches of contenders on one server. `peers_python` is the peers' interpreter, if any."""
+    """Benches of contenders on one server.
+
+    `peers_python` is the peers' interpreter and `data` the directory of the retail data, if any.
+    """
 
     def __init__(
-        self, server: Server, redis_url: str = "", peers_python: str = "", quick: bool = False
+        self,
+        server: Server,
+        redis_url: str = "",
+        peers_python: str = "",
+        quick: bool = False,
+        data: Path | None = None,
     ) -> None:
         self.server = server
         self.quick = quick
         self._redis_url = redis_url
         self._peers_python = peers_python
+        self._data = data
         self._templates: dict[str, str] = {}
 
     def run(self, name: str, bench_name: str) -> Json:
@@ -84,6 +93,8 @@ class Driver:
         bench, entry = BENCHES[bench_name], CONTENDERS[name]
         if bench.method == "import":
             return self._import(entry)
+        if bench.method == "retail":
+            return self._retail()
         database = f"bench_{name}"
         dsn = self.server.create(database, self._template(name))
         if self._redis_url:
@@ -202,6 +213,16 @@ class Driver:
             "cpu": full["cpu"] - bare["cpu"],
             "rss_kib": int(full["output"].split()[-1]),
         }
+
+    def _retail(self) -> Json:
+        """The retail tasks through worker processes, in a process of their own."""
+        command = [sys.executable, "-m", "benchmarks.retail", "--data", str(self._data)]
+        command += ["--database", self.server.dsn("postgres"), "--workers", "2", "--json"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        lines = done.stdout.splitlines()
+        if not lines or not lines[-1].startswith("{"):
+            raise ChildFailed(done.stderr[-2000:])
+        return json.loads(lines[-1])
 
 
 def timed(command: list[str]) -> Json:

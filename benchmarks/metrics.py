@@ -102,6 +102,15 @@ def of_cold(result: Json) -> Json:
     }
 
 
+def of_waiting(result: Json) -> Json:
+    """Until all runs are done, and what they held meanwhile."""
+    return {
+        "done_s": result["done_s"],
+        "connections": result["connections"],
+        "peak_mib": result["peak_kib"] / 1024,
+    }
+
+
 def of_import(result: Json) -> Json:
     """A process that only imports, less one that imports nothing; the CPU time of the same."""
     return {
@@ -119,5 +128,7 @@ READERS: dict[str, Callable[[Json], Json]] = {
     "answer": of_answers,
     "rest": of_answers,
     "cold": of_cold,
+    "waiting": of_waiting,
+    "retail": dict,
     "import": of_import,
 }

@@ -1,7 +1,7 @@
 """The tasks of the retail data through the runtime: real work, judged call by call.
 
     python -m benchmarks.retail --data DIR [--database URL] [--workers N] [--kill SECONDS]
-                                [--no-ledger] [--tasks N]
+                                [--no-ledger] [--tasks N] [--json]
 
 One thread for each task, all at once; every write is approved by a second user through
 `approvals.decide`. A task is exact when the shop's end state is what its calls give when each
@@ -62,6 +62,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         help="kill -9 one worker process after another, this often",
     )
     parser.add_argument("--no-ledger", action="store_true", help="show that the check can fail")
+    parser.add_argument("--json", action="store_true", help="the figures again, as JSON")
     parser.add_argument("--tasks", type=int, default=0, help="only the first N")
     options = parser.parse_args(arguments)
     if options.data is None or not (Path(options.data) / "tasks.json").exists():
@@ -200,15 +201,16 @@ def judge(tasks: list[dict[str, Any]], runs: list[Any], store: Any, data: Path) 
     return lines
 
 
-def report(tasks: list[Any], wrong: list[str], runs: list[Any], decided: int, wall: float) -> None:
-    """The faults, then the figures."""
+def report(tasks: list[Any], wrong: list[str], runs: list[Any], wall: float) -> dict[str, Any]:
+    """Print the faults and the figures; returns the figures."""
     for line in wrong[:20]:
         print(line if len(line) < 400 else line[:400] + " ...")
     if len(wrong) > 20:
         print(f"... and {len(wrong) - 20} more")
     steps = sum(run.steps for run in runs)
     print(f"{len(tasks) - len(wrong)} of {len(tasks)} exact")
-    print(f"{wall:.1f} s, {steps} steps, {steps / wall:.0f} steps per second, {decided} decisions")
+    print(f"{wall:.1f} s, {steps} steps, {steps / wall:.0f} steps per second")
+    return {"wrong": len(wrong), "wall_s": wall, "steps_s": steps / wall}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -239,9 +241,12 @@ def main(arguments: list[str] | None = None) -> int:
         wrong = judge(tasks, runs, store, options.data)
         print(
             f"{url.partition(':')[0]}, {options.workers or 'no'} worker processes, "
+            f"{decided} decisions, "
             f"{workers.kills} killed{', without the ledger' if options.no_ledger else ''}"
         )
-        report(tasks, wrong, runs, decided, wall)
+        figures = report(tasks, wrong, runs, wall)
+        if options.json:
+            print(json.dumps(figures))
     return 1 if wrong else 0
 
 

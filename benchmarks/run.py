@@ -1,7 +1,8 @@
 """Side by side: the runtime, the floors and (where given) the peers; behind `make bench`.
 
-    python -m benchmarks [--quick] [--rounds N] [--peers PYTHON] [--only BENCH,...]
-                         [--contenders NAME,...] [--out FILE.json] [--results FILE.md]
+    python -m benchmarks [--quick] [--rounds N] [--peers PYTHON] [--data DIR]
+                         [--only BENCH,...] [--contenders NAME,...]
+                         [--out FILE.json] [--results FILE.md]
 
 A round runs every contender in every bench, each in a fresh process on a fresh database, the
 contenders of a bench in a new order each time and right after each other. Ratios are formed
@@ -53,7 +54,8 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         metavar="PYTHON",
         help="an interpreter that has the peers (3.12 or later)",
     )
-    parser.add_argument("--only", default=",".join(BENCHES), help="these benches")
+    parser.add_argument("--data", type=Path, help="the retail data; its tasks are run too")
+    parser.add_argument("--only", default="", help="these benches")
     parser.add_argument("--contenders", default="", help="these contenders")
     parser.add_argument("--out", type=Path, help="write every figure here, as JSON")
     parser.add_argument("--results", type=Path, help="write the tables here, as Markdown")
@@ -69,6 +71,18 @@ def contenders_of(options: argparse.Namespace) -> list[str]:
     if options.quick:
         return list(QUICK_CONTENDERS)
     return [n for n, entry in CONTENDERS.items() if entry.kind != "peer" or options.peers]
+
+
+def benches_of(options: argparse.Namespace) -> list[str]:
+    """The benches of a run: those named, else all that fit into its time."""
+    if options.only:
+        return options.only.split(",")
+    has_data = options.data is not None and (options.data / "tasks.json").exists()
+    return [
+        name
+        for name, bench in BENCHES.items()
+        if not (bench.slow and options.quick) and (has_data or bench.method != "retail")
+    ]
 
 
 def takes_part(name: str, bench: str) -> bool:
@@ -105,9 +119,11 @@ def main(arguments: list[str] | None = None) -> int:
     begun, server = time.monotonic(), Server(url)
     names = contenders_of(options)
     facts = {**machine(), **server.description()}
-    driver = Driver(server, os.environ.get("REDIS_URL", ""), options.peers, options.quick)
+    driver = Driver(
+        server, os.environ.get("REDIS_URL", ""), options.peers, options.quick, options.data
+    )
     try:
-        rounds = measure(driver, names, options.only.split(","), options.rounds)
+        rounds = measure(driver, names, benches_of(options), options.rounds)
         versions = [driver.versions(name) for name in names]
     finally:
         driver.close()

@@ -83,7 +83,7 @@ CONTENDERS = {
         "project",
         "this runtime",
         "project",
-        ALL | {"rest"},
+        ALL | {"rest", "waiting", "retail"},
         imports=IMPORT_PROJECT,
         distributions=DJANGO,
     ),
@@ -188,4 +188,11 @@ class Contender:
 
     def rest(self, thread: str) -> dict[str, float]:
         """As `answer`, through the HTTP API of one process to a tool in another."""
+        raise NotImplementedError
+
+    def waiting(self, runs: int, seconds: float, workers: int, threads: int) -> dict[str, float]:
+        """Many runs at once that each wait in an async model call.
+
+        Returns {"done_s", "connections" (the most seen at once), "peak_kib" (of one process)}.
+        """
         raise NotImplementedError

@@ -55,7 +55,7 @@ class Contender(base.Contender):
     """Django is set up in `load`; a bench of worker processes starts them in `open`."""
 
     def load(self) -> None:
-        apart = self.place.method in ("many", "rest")
+        apart = self.place.method in ("many", "rest", "waiting")
         self.folder = Path(tempfile.mkdtemp(prefix="bench-"))
         self.environment = {
             "DJANGO_SETTINGS_MODULE": SITE,
@@ -195,18 +195,19 @@ class Contender(base.Contender):
         return {"cpu_s": self.cpu, "rss_kib": workers.peak_kib()}
 
     def _wait_for_all(self, runs: list[uuid.UUID]) -> None:
+        until = time.monotonic() + 120
+        while self._completed(runs) < len(runs):
+            if time.monotonic() > until:
+                raise TimeoutError(f"{self._completed(runs)} of {len(runs)} runs have ended")
+            time.sleep(0.005)
+
+    def _completed(self, runs: list[uuid.UUID]) -> int:
         from django.db import connection
 
-        ended = "SELECT status, count(*) FROM agentruntime_run WHERE id = ANY(%s) GROUP BY status"
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            with connection.cursor() as cursor:
-                cursor.execute(ended, (runs,))
-                found = dict(cursor.fetchall())
-            if found.get("completed") == len(runs):
-                return
-            time.sleep(0.005)
-        raise TimeoutError(f"the runs have not ended: {found}")
+        statement = "SELECT count(*) FROM agentruntime_run WHERE id = ANY(%s) AND status = %s"
+        with connection.cursor() as cursor:
+            cursor.execute(statement, (runs, "completed"))
+            return cursor.fetchone()[0]
 
     def rest(self, thread: str) -> dict[str, float]:
         approval = self._approval(thread)
@@ -226,3 +227,28 @@ class Contender(base.Contender):
         if response.status != 200:
             raise RuntimeError(f"{method} {path}: {response.status} {content[:500]!r}")
         return json.loads(content)
+
+    def waiting(self, runs: int, seconds: float, workers: int, threads: int) -> dict[str, float]:
+        log = self.folder / "workers"
+        helper = start_workers(workers, threads, self.environment, log)
+        self.helpers.append(helper)
+        begun, seen = time.perf_counter(), 0
+        started = [self._run("bench_wait", {"seconds": seconds}).pk for _ in range(runs)]
+        until = begun + 120
+        while self._completed(started) < runs:
+            seen = max(seen, self._connections())
+            if time.perf_counter() > until:
+                raise TimeoutError(f"{self._completed(started)} of {runs} runs have ended")
+            time.sleep(0.1)
+        took = time.perf_counter() - begun
+        return {"done_s": took, "connections": seen, "peak_kib": helper.peak_kib()}
+
+    def _connections(self) -> int:
+        """Connections to the database now, this one not counted."""
+        from django.db import connection
+
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()"
+            )
+            return cursor.fetchone()[0]
