@@ -251,6 +251,97 @@ class WaitTimeout(AgentRuntimeError):
     sentence = "The run {run} is still {status} after {seconds:g} seconds."
 
 
+# --- the model -------------------------------------------------------------------------------
+
+
+class ModelError(StepError):
+    """Base of why a model gave no answer. `model` is `provider:name`, `attempts` how many requests
+    were made for the answer. `passing`: the same request may succeed later, `retry_after` seconds
+    from now if the provider said when; `elsewhere`: the next model of a fallback chain is asked.
+    No sentence carries a key or a header.
+    """
+
+    code = "MODEL_001"
+    sentence = "The model {model} gave no answer ({attempts} attempts): {reason}"
+    passing = False
+    elsewhere = True
+    retry_after: float | None = None
+
+
+class InvalidModel(ModelError):
+    code = "MODEL_002"
+    sentence = "The model {model!r} cannot be used: {problem}."
+    elsewhere = False
+
+
+class ModelCredentialsRefused(ModelError):
+    code = "MODEL_003"
+    sentence = "The provider of {model} refused the credentials: {reason}"
+
+
+class ModelRequestRefused(ModelError):
+    """The provider does not take this request (a 4xx); asking again would not help."""
+
+    code = "MODEL_004"
+    sentence = "The provider of {model} refused the request: {reason}"
+    elsewhere = False
+
+
+class ModelContextExceeded(ModelError):
+    code = "MODEL_005"
+    sentence = "The conversation is longer than {model} takes: {reason}"
+
+
+class ModelQuotaExceeded(ModelError):
+    code = "MODEL_006"
+    sentence = "The account at the provider of {model} is used up: {reason}"
+
+
+class ModelRateLimited(ModelError):
+    code = "MODEL_007"
+    sentence = "The provider of {model} limits the rate, after {attempts} attempts: {reason}"
+    passing = True
+
+
+class ModelUnavailable(ModelError):
+    code = "MODEL_008"
+    sentence = "The provider of {model} has a fault, after {attempts} attempts: {reason}"
+    passing = True
+
+
+class ModelUnreachable(ModelError):
+    """No connection, or one that broke before the answer was whole; nothing of it is kept."""
+
+    code = "MODEL_009"
+    sentence = "The provider of {model} could not be reached, after {attempts} attempts: {reason}"
+    passing = True
+
+
+class ModelTimedOut(ModelError):
+    code = "MODEL_010"
+    sentence = "The model {model} had not answered at the deadline, after {attempts} attempts."
+    elsewhere = False
+
+
+class ModelAnswerUnreadable(ModelError):
+    """The provider answered with something that is no answer of its protocol."""
+
+    code = "MODEL_011"
+    sentence = "The answer of {model} could not be read, after {attempts} attempts: {reason}"
+    passing = True
+
+
+class ModelRequestsOff(ModelError):
+    code = "MODEL_012"
+    sentence = "Real model requests are switched off, and {model} at {host} would be one."
+    elsewhere = False
+
+
+class ModelUnknown(ModelError):
+    code = "MODEL_013"
+    sentence = "The provider does not know {model}: {reason}"
+
+
 # --- signals ---------------------------------------------------------------------------------
 
 

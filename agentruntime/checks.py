@@ -1,0 +1,41 @@
+"""What `manage.py check` says of a configuration that would break a promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import Error, Warning, register
+
+from agentruntime.conf import runtime_settings
+
+
+@register("agentruntime")
+def times_nest(**_: Any) -> list[Any]:
+    """Leases must outlive several beats, or every stall of the database costs a recovery."""
+    found: list[Any] = []
+    conf = runtime_settings()
+    if conf.LEASE_SECONDS < 2 * conf.BEAT_SECONDS:
+        found.append(
+            Error(
+                "AGENTRUNTIME: LEASE_SECONDS is less than twice BEAT_SECONDS: one late beat loses the run.",
+                id="agentruntime.E001",
+            )
+        )
+    return found
+
+
+@register("agentruntime")
+def cache_is_json(**_: Any) -> list[Any]:
+    """A pickle in the cache is code that whoever can write to Redis runs here."""
+    cache = getattr(settings, "CACHES", {}).get(runtime_settings().CACHE_ALIAS, {})
+    backend = cache.get("BACKEND", "")
+    serializer = cache.get("OPTIONS", {}).get("SERIALIZER", "")
+    if "redis" in backend.lower() and "json" not in serializer.lower():
+        return [
+            Warning(
+                f"The cache {runtime_settings().CACHE_ALIAS!r} does not use a JSON serializer.",
+                id="agentruntime.W001",
+            )
+        ]
+    return []

@@ -1,0 +1,98 @@
+"""Every setting of the runtime, its unit and its default. Read from `settings.AGENTRUNTIME`, lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The names that `AGENTRUNTIME` may have. Times are in seconds."""
+
+    LEASE_SECONDS: float = 6.0
+    """How long a claim holds without a beat."""
+    BEAT_SECONDS: float = 2.0
+    """How often the keeper of a process prolongs its leases."""
+    STOP_POLL_SECONDS: float = 0.5
+    """How often the keeper looks for stop requests."""
+    SWEEP_SECONDS: float = 1.0
+    """How often each worker process looks for work that nobody has."""
+    SLICE_SECONDS: float = 30.0
+    """How long one claim may run before it lets others have the worker."""
+    GRACE_SECONDS: float = 10.0
+    """How long a step may go on after SIGTERM before its run is given back."""
+    CANCEL_SECONDS: float = 1.0
+    """How long cancelled async work may take to unwind before it is given up."""
+    TOOL_TIMEOUT_SECONDS: float = 300.0
+    NODE_TIMEOUT_SECONDS: float = 900.0
+    RECURSION_LIMIT_STEPS: int = 25
+    MAX_CLAIMS: int = 5
+    """How many claims in a row may end without a commit before the run is parked."""
+    MAX_CALL_ATTEMPTS: int = 3
+    """How often one call may kill its worker before it is parked."""
+    MAX_RESULT_BYTES: int = 1_048_576
+    """The largest tool result, node update or message that is stored."""
+    EMBEDDED_WORKER: bool | None = None
+    """Whether a process without a broker works off its own runs. None: where there is no broker."""
+    EMBEDDED_WORKER_THREADS: int = 8
+    QUEUE_NAME: str = "agentruntime"
+    CACHE_ALIAS: str = "default"
+    CACHED_MESSAGES: int = 50
+    """How many of the newest messages of a thread a cache entry holds."""
+    CACHE_SECONDS: int = 86_400
+    TOOLS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of `@tool` by tool name, laid over what the code says."""
+    SECRET_FIELDS: tuple[str, ...] = (
+        "password", "passwd", "secret", "token", "api_key", "apikey", "authorization", "card_number", "cvv",
+    )  # fmt: skip
+    """Argument and result fields that are masked wherever they are shown."""
+    TENANT_OF: str = ""
+    """Dotted path of a function `(user) -> str` that names a user's tenant. Empty: one tenant."""
+    TOKEN_DAYS: float = 30.0
+    """How long an API token holds when its maker names no shorter time."""
+    TOKEN_DEFAULT_SCOPES: tuple[str, ...] = ("read", "run")
+    """What a token may do that was made without this app, and so without scopes."""
+    RATE_LIMITS: Mapping[str, str] = field(default_factory=dict)
+    """Calls per caller and time by scope, laid over those of `throttles`, as in {"run": "60/min"}."""
+    MAX_BODY_BYTES: int = 1_048_576
+    """The largest JSON body that is read."""
+    SOCKET_POLL_SECONDS: float = 1.5
+    """How often watchers look for events that no hint told of."""
+    SOCKET_RECHECK_SECONDS: float = 3.0
+    """How often an open socket's right to watch is looked up anew."""
+    SOCKET_SEND_SECONDS: float = 10.0
+    """How long a watcher may take to accept one frame before it is dropped."""
+    SOCKETS_PER_USER: int = 50
+    """How many sockets and streams of one user a process serves at once."""
+    EVENT_DAYS: float | None = None
+    """How long events are kept. None: as long as their thread."""
+    WEBHOOK_ALLOWED_NETWORKS: tuple[str, ...] = ()
+    """Private networks that webhooks may be sent to, as in "10.1.0.0/16"."""
+    OPENAI_API_KEY: str = ""
+    OPENAI_BASE_URL: str = ""
+    ANTHROPIC_API_KEY: str = ""
+
+
+@cache
+def runtime_settings() -> Settings:
+    """Return the settings in force. Raises `ImproperlyConfigured` for an unknown name."""
+    given = getattr(settings, "AGENTRUNTIME", {})
+    known = {one.name for one in fields(Settings)}
+    if unknown := sorted(set(given) - known):
+        raise ImproperlyConfigured(f"AGENTRUNTIME has no setting named {', '.join(unknown)}.")
+    return Settings(**given)
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "AGENTRUNTIME":
+        runtime_settings.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="agentruntime.conf")

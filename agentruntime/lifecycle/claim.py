@@ -1,0 +1,75 @@
+"""A worker takes the lease of a run that waits; a fencing token comes with it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from agentruntime.conf import runtime_settings
+from agentruntime.exceptions import RunParked
+from agentruntime.lifecycle.finish import fail_run
+from agentruntime.lifecycle.lease import OWNER
+from agentruntime.lifecycle.record import writing
+from agentruntime.models import Checkpoint, DatabaseTime, Lease, Run, RunStatus
+from agentruntime.models.transactions import durably
+from agentruntime.signals import counted, noticed
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that this process holds now: its row as it was claimed, and the lease."""
+
+    run: Run
+    lease: Lease
+
+
+def claim_run(run_id: uuid.UUID) -> Claim | None:
+    """Take the run if it is claimable, or return None: somebody has it, or there is nothing to do.
+
+    Claims are counted before the work: a run whose claims end without a commit, again and again,
+    is parked as failed.
+    """
+    nonce = f"{OWNER}/{uuid.uuid4().hex[:8]}"
+    return durably(lambda: _claim(run_id, nonce))
+
+
+def _claim(run_id: uuid.UUID, owner: str) -> Claim | None:
+    run = Run.objects.select_for_update().filter(pk=run_id, lease_owner=owner).first()
+    if run is not None:  # the commit had landed, only its answer was lost
+        return Claim(run, run.lease)
+    run = Run.objects.select_for_update(skip_locked=True).filter(pk=run_id).claimable().first()
+    if run is None:
+        return None
+    settings = runtime_settings()
+    lapsed = run.status == RunStatus.RUNNING
+    if run.attempts >= settings.MAX_CLAIMS:
+        fail_run(run, RunParked(attempts=run.attempts))
+        counted.send(sender=None, name="run.parked", value=1, attributes={"graph": run.graph})
+        return None
+    changes = {
+        "fencing_token": run.fencing_token + 1,
+        "lease_owner": owner,
+        "lease_expires_at": DatabaseTime(settings.LEASE_SECONDS),
+        "attempts": run.attempts + 1,
+        "wake_at": None,
+    }
+    first = run.started_at is None
+    if first:
+        changes["started_at"] = DatabaseTime()
+    if lapsed:
+        run.save_fields(**changes)
+    else:
+        run.move_to(RunStatus.RUNNING, **changes)
+    with writing(run.thread_id, run.pk) as pen:
+        pen.tell("run.started" if first else "run.resumed", attempt=run.attempts, recovered=lapsed)
+        head = Checkpoint.objects.filter(thread=run.thread_id, version=pen.thread.head_version)
+        pen.tell("node.started", node=head.values_list("next_node", flat=True)[0])
+    if lapsed:
+        counted.send(sender=None, name="run.recovered", value=1, attributes={"graph": run.graph})
+        noticed.send(
+            sender=None,
+            level="warning",
+            event="run taken over from a worker that is gone",
+            facts={"run": run.pk, "thread": run.thread_id, "fencing_token": run.fencing_token},
+        )
+    return Claim(run, run.lease)

@@ -1,0 +1,108 @@
+"""One node call or tool call at work: its context, its questions, its memos."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentruntime import executors
+from agentruntime.exceptions import Interrupted
+from agentruntime.graph.messages import Message
+from agentruntime.lifecycle import memo
+from agentruntime.lifecycle.model_call import ask_model
+from agentruntime.lifecycle.progress import Progress
+from agentruntime.lifecycle.questions import Answers
+from agentruntime.signals import progressed
+
+
+class Execution:
+    """What user code gets as `ctx`, and what `interrupt()` and `once()` speak to."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        node: str,
+        answers: Answers,
+        *,
+        idempotency_key: str = "",
+        attempt: int = 1,
+        deadline: float | None = None,
+    ) -> None:
+        run = progress.run
+        self.run_id, self.thread_id = str(run.pk), str(run.thread_id)
+        self.user_id, self.tenant = run.user_id, progress.thread.tenant
+        self.graph, self.node = run.graph, node
+        self.config: Mapping[str, Any] = run.config
+        self.idempotency_key = idempotency_key or answers.scope
+        self.attempt, self.deadline = attempt, deadline
+        self._progress, self._answers = progress, answers
+        self._unknown_memos: list[memo.Memo] = []
+
+    @property
+    def waits(self) -> bool:
+        """Whether a question was asked that has no answer, even if the code went on regardless."""
+        return bool(self._answers.asked or self._unknown_memos)
+
+    def questions(self) -> list[Any]:
+        """The questions to put before people."""
+        return [*self._answers.asked, *(one.question() for one in self._unknown_memos)]
+
+    def answer(self, payload: Any, message: str, response_schema: Any) -> Any:
+        row = self._answers.look_up(payload, message, response_schema)
+        if row is None:
+            raise Interrupted
+        return row.answer
+
+    def once(self, name: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if inspect.iscoroutinefunction(fn):
+            return self._once_async(name, fn, args, kwargs)
+        one = self._begin(name)
+        if not one.is_recorded:
+            try:
+                value = fn(*args, **kwargs)
+            except Exception as error:
+                self._beside(lambda error=error: one.fail(error))  # type: ignore[misc]
+                raise
+            self._beside(lambda: one.record(value))
+        return one.result()
+
+    async def _once_async(self, name: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        one = self._begin(name)
+        if not one.is_recorded:
+            try:
+                value = await fn(*args, **kwargs)
+            except Exception as error:
+                self._beside(lambda error=error: one.fail(error))  # type: ignore[misc]
+                raise
+            self._beside(lambda: one.record(value))
+        return one.result()
+
+    def _begin(self, name: str) -> memo.Memo:
+        one: memo.Memo = self._beside(
+            lambda: memo.begin(self._progress, self.node, self._answers.scope, name)
+        )
+        if one.is_unknown:
+            self._unknown_memos.append(one)
+            raise Interrupted
+        return one
+
+    @staticmethod
+    def _beside(work: Callable[[], Any]) -> Any:
+        return executors.run_beside(work) if executors.on_event_loop() else work()
+
+    def emit(self, data: Any) -> None:
+        self._tell("tool.progress", {"node": self.node, "data": data})
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        run = self._progress.run
+        progressed.send(sender=None, thread_id=run.thread_id, run_id=run.pk, type=kind, data=data)
+
+    async def complete(self, model: str, messages: Sequence[Message], tools: Sequence[Any]) -> Message:
+        return await ask_model(
+            model,
+            messages,
+            tools,
+            on_delta=lambda text: self._tell("message.delta", {"node": self.node, "text": text}),
+            deadline=self.deadline,
+        )

@@ -1,0 +1,173 @@
+"""Keeping leases alive: one keeper thread per process beats for all of its runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from django.db import connections, transaction
+
+from agentruntime.conf import runtime_settings
+from agentruntime.exceptions import Cancelled, LeaseLost
+from agentruntime.models import DatabaseTime, Lease, Run, RunStatus
+from agentruntime.signals import counted, noticed
+
+OWNER = f"{socket.gethostname()[:60]}:{os.getpid()}"
+
+
+def _rename() -> None:
+    global OWNER
+    OWNER = f"{socket.gethostname()[:60]}:{os.getpid()}"
+
+
+class Control:
+    """What one claim hears while it works: finished work, and the wish or need to end."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.inbox: SimpleQueue[Any] = SimpleQueue()
+        self.stop_requested = False
+        self.lost = False
+        self.draining_since: float | None = None
+
+    def wake(self) -> None:
+        self.inbox.put(None)
+
+    def next(self, until: float | None) -> Any:
+        """Return the next finished work, or None at the moment `until` or when there is news."""
+        if self.draining_since is not None:
+            grace = self.draining_since + runtime_settings().GRACE_SECONDS
+            until = grace if until is None else min(until, grace)
+        try:
+            return self.inbox.get(timeout=None if until is None else max(until - time.monotonic(), 0))
+        except Empty:
+            return None
+
+    @property
+    def out_of_grace(self) -> bool:
+        """Whether the worker was told to end and its time to finish the step is over."""
+        since = self.draining_since
+        return since is not None and time.monotonic() >= since + runtime_settings().GRACE_SECONDS
+
+    def check(self) -> None:
+        """Raise `LeaseLost` or `Cancelled` if the work is to end where it is."""
+        if self.lost:
+            raise LeaseLost(run=self.lease.run_id, token=self.lease.fencing_token)
+        if self.stop_requested or self.out_of_grace:
+            raise Cancelled
+
+
+class Keeper:
+    """Prolongs the leases of this process, and brings back stop requests."""
+
+    def __init__(self) -> None:
+        self._held: dict[uuid.UUID, Control] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._draining_since: float | None = None
+
+    @contextmanager
+    def hold(self, lease: Lease) -> Iterator[Control]:
+        """Keep `lease` alive for the length of the block."""
+        control = Control(lease)
+        with self._lock:
+            control.draining_since = self._draining_since
+            self._held[lease.run_id] = control
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._beat_on, name="agentruntime-keeper", daemon=True
+                )
+                self._thread.start()
+        try:
+            yield control
+        finally:
+            with self._lock:
+                if self._held.get(lease.run_id) is control:
+                    del self._held[lease.run_id]
+
+    def drain(self) -> None:
+        """Let every held run go after its step: the process is about to end."""
+        with self._lock:
+            self._draining_since = time.monotonic()
+            for control in self._held.values():
+                control.draining_since = self._draining_since
+                control.wake()
+
+    def resume(self) -> None:
+        """Take up work again after `drain`: a new worker starts in this process."""
+        with self._lock:
+            self._draining_since = None
+
+    def _beat_on(self) -> None:
+        settings = runtime_settings()
+        next_beat = time.monotonic() + settings.BEAT_SECONDS
+        idle_since = time.monotonic()
+        while True:
+            time.sleep(settings.STOP_POLL_SECONDS)
+            with self._lock:
+                held = dict(self._held)
+                if held:
+                    idle_since = time.monotonic()
+                elif time.monotonic() - idle_since > 30:
+                    self._thread = None
+                    return
+            if not held:
+                continue
+            try:
+                self.look(held)
+                if time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + settings.BEAT_SECONDS
+                    self.prolong(held)
+            except Exception as error:  # the database is away: beat again when it is back
+                noticed.send(
+                    sender=None, level="warning", event="keeper beat failed", facts={"error": repr(error)}
+                )
+            finally:
+                connections.close_all()
+
+    def prolong(self, held: dict[uuid.UUID, Control]) -> None:
+        """Move the end of the leases on; a row that somebody has locked is left to the next beat."""
+        with transaction.atomic():
+            mine = Run.objects.filter(
+                pk__in=held, status=RunStatus.RUNNING, lease_owner__startswith=OWNER
+            )
+            ids = list(
+                mine.select_for_update(skip_locked=True).order_by("pk").values_list("pk", flat=True)
+            )
+            expiry = DatabaseTime(runtime_settings().LEASE_SECONDS)
+            Run.objects.filter(pk__in=ids).update(lease_expires_at=expiry)
+
+    def look(self, held: dict[uuid.UUID, Control]) -> None:
+        """Tell the claims that were fenced out, and those whose run is to stop."""
+        rows = Run.objects.filter(pk__in=held).values_list(
+            "pk", "fencing_token", "status", "stop_requested_at"
+        )
+        found = {pk: (token, status, stop) for pk, token, status, stop in rows}
+        for run_id, control in held.items():
+            token, status, stop = found.get(run_id, (None, None, None))
+            if token != control.lease.fencing_token or status != RunStatus.RUNNING:
+                if self._held.get(run_id) is control and not control.lost:
+                    control.lost = True
+                    counted.send(sender=None, name="lease.lost", value=1, attributes={})
+                    control.wake()
+            elif stop is not None and not control.stop_requested:
+                control.stop_requested = True
+                control.wake()
+
+
+keeper = Keeper()
+
+
+def _forget() -> None:
+    _rename()
+    keeper.__init__()  # type: ignore[misc] - a forked process holds nothing
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,90 @@
+"""What a call came to: a result, its deltas, or an error, in the form in which it is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from agentruntime.conf import runtime_settings
+from agentruntime.exceptions import AgentRuntimeError, ResultNotStorable, ToolError, ToolFailed
+from agentruntime.graph.json_values import NotJson, check_json
+from agentruntime.graph.masking import MASK, mask
+from agentruntime.graph.state import State, field_of
+from agentruntime.graph.tools import Tool, ToolResult
+from agentruntime.lifecycle.finish import readable
+from agentruntime.models import CallStatus
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call ended: a ledger status, and what goes into its row."""
+
+    status: str
+    result: Any = None
+    state_update: dict[str, Any] = field(default_factory=dict)
+    error: dict[str, str] | None = None
+
+
+def succeeded(tool: Tool, kind: type[State], value: Any) -> Outcome:
+    """Return the outcome of a call that returned. What cannot be stored is said, never repeated."""
+    content, update = (value.content, value.update) if isinstance(value, ToolResult) else (value, {})
+    try:
+        result = _plain(content)
+        deltas = {name: _delta(kind, name, delta) for name, delta in update.items()}
+        return Outcome(CallStatus.SUCCEEDED, result, deltas)
+    except (NotJson, PydanticSerializationError, AgentRuntimeError, RecursionError) as error:
+        reason = readable(str(error) or type(error).__name__, 300).rstrip(".")
+        unstorable = ResultNotStorable(tool=tool.name, reason=reason)
+        return Outcome(CallStatus.SUCCEEDED, error=as_error(unstorable))
+
+
+def _plain(value: Any) -> Any:
+    plain = to_jsonable_python(value, inf_nan_mode="constants", bytes_mode="base64")
+    check_json(plain, path="result", max_bytes=runtime_settings().MAX_RESULT_BYTES)
+    return plain
+
+
+def _delta(kind: type[State], name: str, value: Any) -> Any:
+    field_of(kind, name)
+    return _plain(value)
+
+
+def load_delta(kind: type[State], name: str, stored: Any) -> Any:
+    """Return a stored delta as the field's type, where it has that type; else as it is stored."""
+    found = field_of(kind, name)
+    try:
+        return found.load(stored)
+    except AgentRuntimeError:
+        return stored
+
+
+def failed(error: BaseException, arguments: Mapping[str, Any] | None = None) -> Outcome:
+    """Return the outcome of a call that raised; secret arguments are masked in what it says."""
+    if not isinstance(error, ToolError):
+        reason = _without_secrets(str(error), arguments or {})
+        error = ToolFailed(kind=type(error).__name__, reason=reason or "no reason given")
+    return Outcome(CallStatus.FAILED, error=as_error(error))
+
+
+def as_error(error: AgentRuntimeError) -> dict[str, str]:
+    """Return an error as it is stored and shown."""
+    return {"code": error.code, "detail": readable(str(error))}
+
+
+def _without_secrets(text: str, arguments: Mapping[str, Any]) -> str:
+    for secret in _secrets(arguments, mask(dict(arguments), runtime_settings().SECRET_FIELDS)):
+        text = text.replace(secret, MASK)
+    return text
+
+
+def _secrets(given: Any, masked: Any) -> list[str]:
+    if masked == MASK and given != MASK:
+        return [str(given)] if isinstance(given, str | int | float) and str(given) else []
+    if isinstance(given, dict):
+        return [one for key in given for one in _secrets(given[key], masked[key])]
+    if isinstance(given, list):
+        return [one for pair in zip(given, masked, strict=True) for one in _secrets(*pair)]
+    return []

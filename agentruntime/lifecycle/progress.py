@@ -1,0 +1,134 @@
+"""How far a claimed run has come: the state at the head, the node that comes next, what is unsaved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentruntime import cache
+from agentruntime.conf import runtime_settings
+from agentruntime.exceptions import AgentRuntimeError, GraphChanged
+from agentruntime.graph import END, State, StateGraph, get_graph
+from agentruntime.graph.messages import Message as MessageValue
+from agentruntime.graph.state import load_state
+from agentruntime.lifecycle.history import load_messages
+from agentruntime.lifecycle.record import StepRecord
+from agentruntime.models import Checkpoint, Lease, Run, Thread
+
+
+@dataclass
+class Progress:
+    """A run in the hands of its worker. `version` is the newest one, saved or not."""
+
+    run: Run
+    lease: Lease
+    graph: StateGraph
+    thread: Thread
+    version: int
+    state: State
+    next_node: str
+    stored: dict[str, Any]
+    unsaved: list[StepRecord] = field(default_factory=list)
+
+    @property
+    def steps(self) -> int:
+        """How many steps the run has done."""
+        return self.version - self.run.base_version
+
+    @property
+    def saved_version(self) -> int:
+        """The thread's head version in the database, as far as this worker knows."""
+        return self.version - len(self.unsaved)
+
+    def advance(self, step: StepRecord, state: State) -> None:
+        """Take in a step that was committed, or kept back for the next commit."""
+        self.version += 1
+        self.state, self.next_node, self.stored = state, step.next_node, step.state
+
+    def remember(self) -> None:
+        """Put the head into the hot cache, for whoever claims the run next."""
+        messages = self.state.messages[-runtime_settings().CACHED_MESSAGES :]
+        cache.remember(
+            self.thread.pk,
+            self.version,
+            {
+                "state": self.stored,
+                "count": len(self.state.messages),
+                "messages": [one.model_dump(mode="json") for one in messages],
+            },
+        )
+
+    def remember_unsaved(self) -> None:
+        """Put the steps that are not in the database yet into the hot cache, under the saved head."""
+        steps = [
+            {
+                "node": step.node,
+                "next_node": step.next_node,
+                "state": step.state,
+                "messages": [one.model_dump(mode="json") for one in step.messages],
+            }
+            for step in self.unsaved
+        ]
+        cache.remember(self.thread.pk, self.saved_version, {"run": str(self.run.pk), "steps": steps}, "ahead")
+
+
+def load_progress(run: Run, lease: Lease) -> Progress:
+    """Return where a claimed run stands. Raises `GraphChanged` if today's code cannot go on with it."""
+    try:
+        graph = get_graph(run.graph)
+    except AgentRuntimeError as error:
+        raise GraphChanged(reason=str(error).rstrip(".")) from None
+    thread = Thread.objects.get(pk=run.thread_id)
+    head = Checkpoint.objects.get(thread_id=thread.pk, version=thread.head_version)
+    messages = _messages(thread, head)
+    try:
+        state = load_state(graph.state, head.state, messages)
+    except AgentRuntimeError as error:
+        raise GraphChanged(reason=f"the stored state does not fit: {error}".rstrip(".")) from None
+    progress = Progress(run, lease, graph, thread, head.version, state, head.next_node, head.state)
+    if not run.config.get("durable_checkpoint_every_step", True):
+        _take_up_unsaved(progress)
+    if progress.next_node not in graph.nodes and progress.next_node != END:
+        raise GraphChanged(reason=f"its next node {progress.next_node!r} is gone")
+    return progress
+
+
+def _messages(thread: Thread, head: Checkpoint) -> list[MessageValue]:
+    entry = cache.recall(thread.pk, head.version)
+    if entry is not None:
+        try:
+            recent = [MessageValue.model_validate(one) for one in entry["messages"]]
+            if entry["count"] == thread.message_count == len(recent):
+                return recent
+        except (KeyError, TypeError, ValueError):
+            pass
+    return load_messages(thread.pk)
+
+
+def _take_up_unsaved(progress: Progress) -> None:
+    """Go on from steps that only the cache has, if it still has them."""
+    entry = cache.recall(progress.thread.pk, progress.version, "ahead")
+    if entry is None or entry.get("run") != str(progress.run.pk):
+        return
+    try:
+        steps = [
+            StepRecord(
+                step["node"],
+                step["next_node"],
+                step["state"],
+                [MessageValue.model_validate(one) for one in step["messages"]],
+            )
+            for step in entry["steps"]
+        ]
+        messages = list(progress.state.messages)
+        for step in steps:
+            messages += step.messages
+        if steps:
+            state = load_state(progress.graph.state, steps[-1].state, messages)
+            progress.unsaved = steps
+            progress.version += len(steps)
+            progress.state, progress.next_node, progress.stored = state, steps[-1].next_node, steps[-1].state
+    except (AgentRuntimeError, KeyError, TypeError, ValueError):
+        progress.unsaved = []
+
+

@@ -1,0 +1,137 @@
+"""Writing to a thread: everything one transaction adds, numbered under the thread's row lock."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+
+from agentruntime.conf import runtime_settings
+from agentruntime.exceptions import StaleState
+from agentruntime.graph.masking import mask
+from agentruntime.graph.messages import Message as MessageValue
+from agentruntime.models import Checkpoint, Event, Message, Thread
+from agentruntime.signals import committed
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What one step adds to its thread: a checkpoint and the messages that came with it.
+
+    `messages` are settled already (`Message.settled`), `state` is plain JSON.
+    """
+
+    node: str
+    next_node: str
+    state: dict[str, Any]
+    messages: list[MessageValue] = field(default_factory=list)
+
+
+class Pen:
+    """Collects what a transaction adds to a thread whose row it has locked; `save` writes it."""
+
+    def __init__(self, thread: Thread, run_id: uuid.UUID | None) -> None:
+        self.thread, self.run_id = thread, run_id
+        self._events: list[Event] = []
+        self._messages: list[Message] = []
+        self._checkpoints: list[Checkpoint] = []
+
+    def tell(self, kind: str, /, **data: Any) -> None:
+        """Add an event; `data` is JSON-like, what is secret in it is masked."""
+        self.thread.event_count += 1
+        self._events.append(
+            Event(
+                thread_id=self.thread.pk,
+                run_id=self.run_id,
+                seq=self.thread.event_count,
+                type=kind,
+                data=mask(data, runtime_settings().SECRET_FIELDS),
+            )
+        )
+
+    def expect(self, version: int) -> None:
+        """Raise `StaleState` unless the thread's head is at `version`."""
+        if self.thread.head_version != version:
+            raise StaleState(thread=self.thread.pk, expected=version, found=self.thread.head_version)
+
+    def append(self, step: StepRecord, token: int) -> None:
+        """Add a checkpoint at the head version + 1 with its messages, and tell of the messages."""
+        self.thread.head_version += 1
+        for message in step.messages:
+            self.thread.message_count += 1
+            self._messages.append(
+                Message.from_value(
+                    message,
+                    thread_id=self.thread.pk,
+                    ordinal=self.thread.message_count,
+                    version=self.thread.head_version,
+                )
+            )
+            self.tell("message.added", **_news(message))
+        self._checkpoints.append(
+            Checkpoint(
+                thread_id=self.thread.pk,
+                version=self.thread.head_version,
+                run_id=self.run_id,
+                fencing_token=token,
+                node=step.node,
+                next_node=step.next_node,
+                state=step.state,
+                message_count=self.thread.message_count,
+            )
+        )
+
+    def save(self) -> None:
+        """Write what was collected, and have the news told after the commit."""
+        if not self._events and not self._checkpoints:
+            return
+        Checkpoint.objects.bulk_create(self._checkpoints)
+        Message.objects.bulk_create(self._messages)
+        Event.objects.bulk_create(self._events)
+        self.thread.save_counters()
+        news = {
+            "thread_id": self.thread.pk,
+            "run_id": self.run_id,
+            "seq": self.thread.event_count,
+            "types": [event.type for event in self._events],
+        }
+        transaction.on_commit(lambda: committed.send(sender=None, **news))
+        self._events, self._messages, self._checkpoints = [], [], []
+
+
+@contextmanager
+def writing(thread_id: uuid.UUID, run_id: uuid.UUID | None) -> Iterator[Pen]:
+    """Lock the thread, and write what the block adds to it. Inside of a transaction."""
+    pen = Pen(Thread.locked(thread_id), run_id)
+    yield pen
+    pen.save()
+
+
+def tell(
+    thread_id: uuid.UUID, run_id: uuid.UUID | None, events: Iterable[tuple[str, dict[str, Any]]]
+) -> None:
+    """Add events to a thread inside of the current transaction. Nothing if the thread is gone."""
+    thread = Thread.objects.select_for_update().filter(pk=thread_id).first()
+    if thread is None:
+        return
+    pen = Pen(thread, run_id)
+    for kind, data in events:
+        pen.tell(kind, **data)
+    pen.save()
+
+
+def _news(message: MessageValue) -> dict[str, Any]:
+    calls = [
+        {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls
+    ]
+    return {
+        "id": message.id,
+        "role": message.role,
+        "content": message.content,
+        "tool_calls": calls,
+        "tool_call_id": message.tool_call_id,
+    }

@@ -1,0 +1,118 @@
+"""The sweep: lapsed leases, lost messages, passed deadlines; and a failed run's second chance."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import F
+
+from agentruntime.dispatch import ring_after_commit
+from agentruntime.exceptions import IllegalTransition
+from agentruntime.graph import get_graph
+from agentruntime.lifecycle.record import tell
+from agentruntime.lifecycle.resume import wake
+from agentruntime.lifecycle.settings import check_config
+from agentruntime.models import (
+    RETRYABLE,
+    CallKind,
+    CallStatus,
+    DatabaseTime,
+    Interrupt,
+    InterruptStatus,
+    Run,
+    ToolExecution,
+)
+from agentruntime.models.transactions import durably
+from agentruntime.signals import interrupt_closed, noticed, swept
+
+BATCH = 200
+
+
+def sweep() -> list[uuid.UUID]:
+    """Let passed deadlines take effect, and return the runs that somebody should take up, oldest first.
+
+    Any number of processes may sweep at once, at any moment.
+    """
+    expire_questions()
+    swept.send(sender=None)
+    waiting = Run.objects.claimable().order_by("queued_at")
+    found = list(waiting.values_list("pk", flat=True)[:BATCH])
+    return found
+
+
+def recover_runs() -> list[uuid.UUID]:
+    """Do one sweep and ring the doorbell for what it found; return the runs."""
+    found = sweep()
+    for run_id in found:
+        ring_after_commit(run_id)
+    return found
+
+
+def expire_questions() -> None:
+    """End every open question whose time is over, each in a transaction of its own."""
+    due = Interrupt.objects.filter(status=InterruptStatus.OPEN, expires_at__lte=DatabaseTime())
+    for interrupt_id, run_id in due.order_by("expires_at").values_list("pk", "run_id")[:BATCH]:
+        try:
+            durably(lambda run_id=run_id, pk=interrupt_id: _expire(run_id, pk))  # type: ignore[misc]
+        except Exception as error:  # one bad row never stops the sweep
+            noticed.send(
+                sender=None,
+                level="error",
+                event="a question could not be expired",
+                facts={"interrupt": interrupt_id, "error": repr(error)},
+            )
+
+
+def _expire(run_id: uuid.UUID, interrupt_id: uuid.UUID) -> None:
+    run = Run.objects.select_for_update(skip_locked=True).filter(pk=run_id).first()
+    if run is None:
+        return
+    interrupt = (
+        Interrupt.objects.select_for_update()
+        .filter(pk=interrupt_id, status=InterruptStatus.OPEN, expires_at__lte=DatabaseTime())
+        .first()
+    )
+    if interrupt is None:
+        return
+    interrupt.status = InterruptStatus.EXPIRED
+    interrupt.save(update_fields=["status"])
+    interrupt_closed.send(sender=Interrupt, interrupt=interrupt)
+    wake(run, reason="expired", interrupt=str(interrupt.pk))
+
+
+def retry_run(*, run_id: uuid.UUID, config: Mapping[str, Any] | None = None) -> Run:
+    """Let a failed or timed out run go on from its last checkpoint; what it finished stays finished.
+
+    `config` is laid over the run's own (a higher `recursion_limit`, say). Raises `RunNotFound`,
+    `UnknownGraph`, `InvalidConfig`, and `IllegalTransition` for a run that did not fail or whose
+    thread has gone on since.
+    """
+    changes = check_config(config)
+
+    def work() -> Run:
+        run = Run.locked(run_id)
+        if run.status not in RETRYABLE:
+            raise IllegalTransition(run=run.pk, status=run.status, wanted="retried")
+        later = Run.objects.filter(thread=run.thread_id, created_at__gt=run.created_at)
+        if later.exists():
+            raise IllegalTransition(run=run.pk, status="not the last of its thread", wanted="retried")
+        get_graph(run.graph)
+        _give_second_chance(run)
+        run.move_to("queued", attempts=0, config={**run.config, **changes})
+        tell(run.thread_id, run.pk, [("run.queued", {"reason": "retried"})])
+        ring_after_commit(run.pk)
+        return run
+
+    return durably(work)
+
+
+def _give_second_chance(run: Run) -> None:
+    """What failed without being a result starts afresh: parked calls, and memos that raised."""
+    ToolExecution.objects.filter(
+        run=run, kind=CallKind.CALL, status__in=(CallStatus.RUNNING, CallStatus.PENDING)
+    ).update(retry_at=None, forgiven_attempts=F("attempts"))
+    ToolExecution.objects.filter(run=run, kind=CallKind.ONCE, status=CallStatus.FAILED).delete()
+
+

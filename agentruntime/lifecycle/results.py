@@ -1,0 +1,39 @@
+"""What one step comes to: a result to commit, a wait for a person, or a wait for a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentruntime.graph.messages import Message
+from agentruntime.lifecycle.questions import Question
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """What a node brings: messages to append, an update or deltas to join, and perhaps where to go.
+
+    `replaced` are field values that replace what is there, past any reducer (a returned `State`).
+    """
+
+    messages: Sequence[Message] = ()
+    update: Mapping[str, Any] = field(default_factory=dict)
+    deltas: Mapping[str, list[tuple[str, Any]]] = field(default_factory=dict)
+    replaced: Mapping[str, Any] = field(default_factory=dict)
+    goto: str = ""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """People must answer first. `scopes` are those in which questions may be open."""
+
+    questions: Sequence[Question]
+    scopes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Later:
+    """There is nothing to do for so many seconds."""
+
+    seconds: float

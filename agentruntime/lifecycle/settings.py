@@ -1,0 +1,88 @@
+"""The `config` of a run: what may be in it, and what it means where it says nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from agentruntime.conf import runtime_settings
+from agentruntime.exceptions import InvalidConfig
+from agentruntime.graph.json_values import NotJson, check_json
+from agentruntime.signals import noticed
+
+KNOWN = ("tool_timeout", "node_timeout", "recursion_limit", "durable_checkpoint_every_step", "metadata")
+
+
+def check_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a run's config as it is stored. Raises `InvalidConfig`, which names what is wrong.
+
+    `metadata` is the host's own JSON and is passed through to `ctx.config`.
+    """
+    if config is not None and not isinstance(config, Mapping):
+        raise InvalidConfig(reason="it is no object")
+    given = dict(config or {})
+    if unknown := sorted(set(given) - set(KNOWN)):
+        raise InvalidConfig(reason=f"it has no {', '.join(map(repr, unknown))}; it may have: {', '.join(KNOWN)}")
+    limit = given.get("recursion_limit")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= 100_000):
+        raise InvalidConfig(reason=f"recursion_limit is a whole number from 1 to 100000, not {limit!r}")
+    durable = given.get("durable_checkpoint_every_step", True)
+    if not isinstance(durable, bool):
+        raise InvalidConfig(reason=f"durable_checkpoint_every_step is true or false, not {durable!r}")
+    try:
+        check_json({name: value for name, value in given.items() if "timeout" not in name}, path="config")
+        return {name: _storable(value) for name, value in given.items()}
+    except NotJson as error:
+        raise InvalidConfig(reason=str(error)) from None
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # no number above zero: the deadline is off
+    try:
+        check_json(value)
+    except NotJson:
+        return str(value)[:100]
+    return value
+
+
+def deadline_seconds(config: Mapping[str, Any], name: str, default: float) -> float | None:
+    """Return a timeout in seconds, or None where it is switched off.
+
+    None or any number not above zero switches it off; what is no number logs a warning, and the
+    default holds.
+    """
+    if name not in config:
+        return default if default > 0 else None
+    value = config[name]
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        seconds = float(value)
+    except (TypeError, ValueError):
+        noticed.send(
+            sender=None,
+            level="warning",
+            event="timeout is no number, the default holds",
+            facts={"name": name, "value": str(value)[:100], "default": default},
+        )
+        return default
+    return seconds if seconds > 0 else None
+
+
+def tool_timeout(config: Mapping[str, Any]) -> float | None:
+    """Seconds that one tool call may take."""
+    return deadline_seconds(config, "tool_timeout", runtime_settings().TOOL_TIMEOUT_SECONDS)
+
+
+def node_timeout(config: Mapping[str, Any]) -> float | None:
+    """Seconds that one node may take, with all of its tools."""
+    return deadline_seconds(config, "node_timeout", runtime_settings().NODE_TIMEOUT_SECONDS)
+
+
+def recursion_limit(config: Mapping[str, Any]) -> int:
+    """How many steps a run may do."""
+    return int(config.get("recursion_limit") or runtime_settings().RECURSION_LIMIT_STEPS)

@@ -1,0 +1,212 @@
+"""A message comes in: a run is queued on its thread, in one transaction."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import IntegrityError
+from pydantic import ValidationError
+
+from agentruntime.dispatch import ring_after_commit
+from agentruntime.exceptions import (
+    AgentRuntimeError,
+    IdempotencyConflict,
+    InvalidInput,
+    ThreadBusy,
+    ThreadNotFound,
+)
+from agentruntime.graph import State, StateGraph, get_graph
+from agentruntime.graph.definition import START
+from agentruntime.graph.json_values import NotJson, canonical_json, check_json, digest
+from agentruntime.graph.messages import Message as MessageValue
+from agentruntime.graph.state import dump_state, first_problem, join_update, load_state, state_fields
+from agentruntime.lifecycle.history import close_open_calls, last_turn
+from agentruntime.lifecycle.record import Pen, StepRecord
+from agentruntime.lifecycle.settings import check_config
+from agentruntime.models import Checkpoint, Run, Thread
+from agentruntime.models.transactions import durably
+
+
+@dataclass(frozen=True)
+class _Request:
+    graph: StateGraph
+    messages: list[MessageValue]
+    update: dict[str, Any]
+    config: dict[str, Any]
+    thread_id: uuid.UUID | None
+    user: Any
+    tenant: str
+    key: str
+    scope: str
+    digest: str
+
+
+def start_run(
+    *,
+    graph: str,
+    input: Any,
+    thread_id: uuid.UUID | str | None = None,
+    user: Any = None,
+    config: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
+    tenant: str = "",
+) -> Run:
+    """Queue a run and return it; a worker is told once the transaction is committed.
+
+    `input` is text, or a dict with `messages` and state fields. Without `thread_id` the run gets a
+    thread of its own. An `idempotency_key` is scoped to the user: the same key with an equal
+    request returns the run that it started (its `was_started_before` is true). Raises
+    `UnknownGraph`, `InvalidInput`, `InvalidConfig`, `ThreadNotFound` (also for another user's
+    thread), `ThreadBusy`, `IdempotencyConflict`; then nothing was written.
+    """
+    definition = get_graph(graph)
+    messages, update = read_input(input)
+    scope = f"{tenant}/{getattr(user, 'pk', None) or ''}"
+    asked = {"graph": graph, "input": _plain(input), "thread": str(thread_id or ""), "config": check_config(config)}
+    request = _Request(
+        graph=definition,
+        messages=messages,
+        update=update,
+        config=check_config(config),
+        thread_id=_as_id(thread_id),
+        user=user,
+        tenant=tenant,
+        key=_check_key(idempotency_key),
+        scope=scope,
+        digest=digest(asked),
+    )
+    try:
+        return durably(lambda: _start(request))
+    except IntegrityError:  # somebody else was first with the key or on the thread: look again
+        return durably(lambda: _start(request))
+
+
+def read_input(given: Any) -> tuple[list[MessageValue], dict[str, Any]]:
+    """Return the messages and the state update that an input means. Raises `InvalidInput`.
+
+    Only user and system messages come in from outside: calls and results cannot be forged.
+    """
+    if isinstance(given, str):
+        given = {"messages": [given]} if given.strip() else {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(reason="it is neither text nor an object")
+    update = dict(given)
+    listed = update.pop("messages", [])
+    if isinstance(listed, str | MessageValue | Mapping):
+        listed = [listed]
+    if not isinstance(listed, list | tuple):
+        raise InvalidInput(reason="messages: a list was expected")
+    messages = [_read_message(one, f"messages[{n}]") for n, one in enumerate(listed)]
+    if not messages and not update:
+        raise InvalidInput(reason="it holds no message and no state field")
+    return messages, update
+
+
+def _read_message(given: Any, path: str) -> MessageValue:
+    if isinstance(given, str):
+        given = {"role": "user", "content": given}
+    if isinstance(given, MessageValue):
+        given = given.model_dump()
+    try:
+        check_json(given, path=path)
+        message = MessageValue.model_validate(given)
+    except NotJson as error:
+        raise InvalidInput(reason=str(error)) from None
+    except ValidationError as error:
+        raise InvalidInput(reason=f"{path}: {first_problem(error)}") from None
+    if message.role not in ("user", "system") or message.tool_calls or message.tool_call_id:
+        raise InvalidInput(reason=f"{path}: only user and system messages come in from outside")
+    return message
+
+
+def _plain(given: Any) -> Any:
+    if isinstance(given, str):
+        return given
+    try:
+        return canonical_json(given)
+    except (TypeError, ValueError):
+        return repr(given)
+
+
+def _as_id(given: uuid.UUID | str | None) -> uuid.UUID | None:
+    if given is None or isinstance(given, uuid.UUID):
+        return given
+    try:
+        return uuid.UUID(str(given))
+    except ValueError:
+        raise ThreadNotFound(thread=str(given)[:64]) from None
+
+
+def _check_key(given: str | None) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, str) or not 0 < len(given) <= 255 or not given.isprintable():
+        raise InvalidInput(reason="the idempotency key is printable text of 1 to 255 characters")
+    return given
+
+
+def _start(request: _Request) -> Run:
+    if request.key:
+        earlier = Run.objects.filter(
+            idempotency_scope=request.scope, idempotency_key=request.key
+        ).first()
+        if earlier is not None:
+            if earlier.request_digest != request.digest:
+                raise IdempotencyConflict(run=earlier.pk)
+            earlier.was_started_before = True
+            return earlier
+    thread = _thread_for(request)
+    busy = Run.objects.active().filter(thread=thread).first()
+    if busy is not None:
+        raise ThreadBusy(thread=thread.pk, run=busy.pk, status=busy.status)
+    first, state = _first_step(request, thread)
+    run = Run.objects.create(
+        thread=thread,
+        user=request.user,
+        graph=request.graph.name,
+        graph_fingerprint=request.graph.fingerprint(),
+        config=request.config,
+        base_version=thread.head_version + 1,
+        idempotency_scope=request.scope if request.key else "",
+        idempotency_key=request.key,
+        request_digest=request.digest if request.key else "",
+    )
+    pen = Pen(thread, run.pk)
+    pen.tell("run.queued", graph=run.graph)
+    pen.append(first, token=0)
+    pen.save()
+    run.was_started_before = False
+    ring_after_commit(run.pk)
+    return run
+
+
+def _thread_for(request: _Request) -> Thread:
+    if request.thread_id is None:
+        title = next((one.content for one in request.messages if one.content), "")
+        return Thread.objects.create(
+            user=request.user, tenant=request.tenant, title=" ".join(title.split())[:80]
+        )
+    thread = Thread.locked(request.thread_id)
+    if request.user is not None and thread.user_id != request.user.pk:
+        raise ThreadNotFound(thread=request.thread_id)
+    return thread
+
+
+def _first_step(request: _Request, thread: Thread) -> tuple[StepRecord, State]:
+    """The input as a checkpoint of its own: what it adds, and the node that it enters at."""
+    head = Checkpoint.objects.filter(thread=thread, version=thread.head_version).first()
+    known = state_fields(request.graph.state)
+    stored = {name: value for name, value in (head.state if head else {}).items() if name in known}
+    closing = close_open_calls(thread.pk, last_turn(thread.pk), "the run ended before it") if head else []
+    added = [message.settled(thread.pk) for message in [*closing, *request.messages]]
+    try:
+        state = load_state(request.graph.state, stored, added)
+        for name, value in join_update(state, request.update).items():
+            setattr(state, name, value)
+        entry = request.graph.after(START, state)
+        return StepRecord("", entry, dump_state(state), added), state
+    except AgentRuntimeError as error:
+        raise InvalidInput(reason=str(error).rstrip(".")) from error

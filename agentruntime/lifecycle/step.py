@@ -1,0 +1,216 @@
+"""One node call, and the one commit that makes it durable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from agentruntime import executors
+from agentruntime.exceptions import (
+    ControlFlow,
+    GraphChanged,
+    InvalidNodeResult,
+    LeaseLost,
+    NodeFailed,
+    NodeTimeout,
+    StepError,
+)
+from agentruntime.graph import END, Command, State, ToolNode
+from agentruntime.graph.context import current_execution
+from agentruntime.graph.definition import takes_context
+from agentruntime.graph.json_values import NotJson, check_json
+from agentruntime.graph.messages import Message
+from agentruntime.graph.state import dump_state, field_of, join_update, state_fields
+from agentruntime.lifecycle import settings
+from agentruntime.lifecycle.execution import Execution
+from agentruntime.lifecycle.finish import end_run, readable
+from agentruntime.lifecycle.lease import Control
+from agentruntime.lifecycle.progress import Progress
+from agentruntime.lifecycle.questions import Answers, load_answers
+from agentruntime.lifecycle.record import StepRecord, writing
+from agentruntime.lifecycle.results import Later, NodeResult, Waiting
+from agentruntime.lifecycle.tool_calls import refuse_conflicts, run_tools
+from agentruntime.lifecycle.watch import in_seconds, wait_any
+from agentruntime.models import Checkpoint, Lease, Run, RunStatus
+from agentruntime.models.transactions import durably
+from agentruntime.signals import counted
+
+
+def take_step(progress: Progress, control: Control) -> NodeResult | Waiting | Later:
+    """Call the next node and return what it brings. Raises `StepError`, or a signal of `control`."""
+    name = progress.next_node
+    node = progress.graph.nodes.get(name)
+    if node is None:
+        raise GraphChanged(reason=f"its next node {name!r} is gone")
+    seconds = settings.node_timeout(progress.run.config)
+    deadline = in_seconds(seconds)
+    try:
+        if isinstance(node, ToolNode):
+            return run_tools(progress, name, node, control, deadline)
+        return _call_node(progress, name, node, control, deadline)
+    except NodeTimeout:
+        counted.send(sender=None, name="node.timeouts", value=1, attributes={"node": name})
+        raise
+
+
+def _call_node(
+    progress: Progress, name: str, node: Any, control: Control, deadline: float | None
+) -> NodeResult | Waiting:
+    scope = f"{name}@{progress.version}"
+    answers = Answers(scope, load_answers(progress.thread.pk, [scope])[scope])
+    execution = Execution(progress, name, answers, deadline=deadline, attempt=max(progress.run.attempts, 1))
+    before = progress.state
+    given = before.model_copy(update=_copies(before))
+    arguments = (given, execution) if takes_context(node) else (given,)
+    token = current_execution.set(execution)
+    try:
+        is_async = inspect.iscoroutinefunction(node) or inspect.iscoroutinefunction(
+            getattr(node, "__call__", None)  # noqa: B004 - an object whose call is async
+        )
+        work = (executors.start_async if is_async else executors.start)(node, control.inbox, *arguments)
+    finally:
+        current_execution.reset(token)
+    _await(work, name, control, deadline, progress)
+    if execution.waits:
+        scopes = [scope, *(question.scope for question in execution.questions())]
+        return Waiting(execution.questions(), scopes)
+    if work.error is not None:
+        raise _as_step_error(work.error, name)
+    return read_result(work.result, name, before)
+
+
+def _copies(state: State) -> dict[str, Any]:
+    """Copies of all fields: what a node does to its state in place never leaks into the thread's."""
+    fresh = state.model_copy(update={"messages": []}).model_copy(deep=True)
+    copies = {name: getattr(fresh, name) for name in state_fields(type(state))}
+    return {**copies, "messages": list(state.messages)}
+
+
+def _await(
+    work: executors.Work, name: str, control: Control, deadline: float | None, progress: Progress
+) -> None:
+    while not work.done:
+        try:
+            control.check()
+        except BaseException:
+            if work.give_up(lambda _: None):
+                raise
+            break  # it ended in this very moment: what it finished is kept
+        _, overdue = wait_any(control, {work: deadline})
+        if overdue and work.give_up(lambda _: None):
+            raise NodeTimeout(node=name, seconds=settings.node_timeout(progress.run.config) or 0)
+
+
+def _as_step_error(error: BaseException, name: str) -> BaseException:
+    if isinstance(error, StepError | ControlFlow | LeaseLost):
+        return error
+    return NodeFailed(node=name, kind=type(error).__name__, reason=readable(str(error), 1000) or "no reason given")
+
+
+def read_result(value: Any, name: str, before: State) -> NodeResult:
+    """Return what a node's return value means. Raises `InvalidNodeResult`."""
+    if value is None:
+        return NodeResult()
+    if isinstance(value, Command):
+        messages, update = _split(dict(value.update), name)
+        return NodeResult(messages=messages, update=update, goto=value.goto)
+    if isinstance(value, Message):
+        return NodeResult(messages=[value])
+    if isinstance(value, State):
+        return _whole_state(value, name, before)
+    if isinstance(value, dict):
+        messages, update = _split(value, name)
+        return NodeResult(messages=messages, update=update)
+    if isinstance(value, list | tuple) and all(isinstance(one, Message) for one in value):
+        return NodeResult(messages=list(value))
+    raise InvalidNodeResult(node=name, kind=type(value).__name__)
+
+
+def _split(update: dict[str, Any], name: str) -> tuple[list[Message], dict[str, Any]]:
+    update = dict(update)
+    messages = update.pop("messages", [])
+    if isinstance(messages, Message):
+        messages = [messages]
+    if not isinstance(messages, list | tuple) or not all(isinstance(one, Message) for one in messages):
+        raise InvalidNodeResult(node=name, kind="messages that are no list of Message")
+    return list(messages), update
+
+
+def _whole_state(value: State, name: str, before: State) -> NodeResult:
+    """A returned state: its new messages are appended, and fields that differ replace what was there."""
+    known = len(before.messages)
+    if [one.id for one in value.messages[:known]] != [one.id for one in before.messages]:
+        raise InvalidNodeResult(node=name, kind="a State whose earlier messages were changed")
+    replaced = {
+        field: getattr(value, field)
+        for field in state_fields(type(value))
+        if getattr(value, field) != getattr(before, field, None)
+    }
+    return NodeResult(messages=value.messages[known:], replaced=replaced)
+
+
+def join_result(progress: Progress, result: NodeResult) -> tuple[StepRecord, State]:
+    """Return the step as it is stored, and the state after it. Raises `StepError`; nothing is written."""
+    name, before = progress.next_node, progress.state
+    kind = type(before)
+    values = join_update(before, result.update)
+    for field, value in result.replaced.items():
+        values[field] = field_of(kind, field).check(value)
+    refuse_conflicts(dict(result.deltas), lambda one: field_of(kind, one).reducer is not None)
+    for field, set_by in result.deltas.items():
+        current = values.get(field, getattr(before, field))
+        for _, delta in set_by:
+            current = field_of(kind, field).join(current, delta)
+        values[field] = current
+    messages = [_checked(one.settled(progress.thread.pk), name) for one in result.messages]
+    after = before.model_copy(update={**values, "messages": before.messages + messages})
+    stored = {**progress.stored, **{field: field_of(kind, field).dump(value) for field, value in values.items()}}
+    if not progress.stored:
+        stored = dump_state(after)
+    try:
+        follows = progress.graph.after(name, after, result.goto)
+    except StepError:
+        raise
+    except Exception as error:
+        raise NodeFailed(node=name, kind=f"{type(error).__name__} in its route", reason=str(error)) from error
+    return StepRecord(name, follows, stored, messages), after
+
+
+def _checked(message: Message, name: str) -> Message:
+    try:
+        check_json(message.model_dump(mode="json"), path="message")
+    except NotJson as error:
+        raise NodeFailed(node=name, kind="a message that cannot be stored", reason=str(error)) from None
+    return message
+
+
+def commit_steps(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> None:
+    """Make steps durable in one transaction; the one that leads to `END` completes the run.
+
+    Raises `LeaseLost` or `StaleState`; then nothing was written, and the caller stops.
+    """
+    durably(lambda: _commit(lease, expected, steps))
+
+
+def _commit(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> None:
+    if _has_landed(lease, expected + len(steps)):
+        return
+    run = Run.held(lease)
+    with writing(run.thread_id, run.pk) as pen:
+        pen.expect(expected)
+        for step in steps:
+            pen.append(step, lease.fencing_token)
+            pen.tell("node.finished", node=step.node, next_node=step.next_node)
+        if steps[-1].next_node == END:
+            end_run(run, pen, RunStatus.COMPLETED)
+        else:
+            pen.tell("node.started", node=steps[-1].next_node)
+            if run.attempts:
+                run.save_fields(attempts=0)
+
+
+def _has_landed(lease: Lease, version: int) -> bool:
+    return Checkpoint.objects.filter(
+        thread_id=lease.thread_id, version=version, fencing_token=lease.fencing_token, run_id=lease.run_id
+    ).exists()

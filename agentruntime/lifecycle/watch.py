@@ -1,0 +1,44 @@
+"""Waiting for user code with every reason to end in view: deadline, stop, lost lease, shutdown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from agentruntime.executors import Work, replace_stuck_loop
+from agentruntime.lifecycle.lease import Control
+from agentruntime.models.transactions import give_back_connection
+
+
+def wait_any(control: Control, works: Mapping[Work, float | None]) -> tuple[list[Work], list[Work]]:
+    """Wait for news of some works; return those that are done, and those that are overdue.
+
+    `works` holds the deadline of each, in seconds of the monotonic clock. Both lists may be empty:
+    then `control` has news. The thread's connection is given back meanwhile.
+    """
+    give_back_connection()
+    deadlines = [one for one in works.values() if one is not None]
+    first = control.next(min(deadlines) if deadlines else None)
+    if first is not None:
+        time.sleep(0)  # siblings that end at the same moment are recorded together
+    done = [work for work in works if work.done]
+    moment = time.monotonic()
+    overdue = [
+        work
+        for work, deadline in works.items()
+        if not work.done and deadline is not None and moment >= deadline
+    ]
+    if any(work.can_be_cancelled for work in overdue):
+        replace_stuck_loop()
+    return done, overdue
+
+
+def earliest(*deadlines: float | None) -> float | None:
+    """Return the first of some deadlines; None stands for never."""
+    known = [one for one in deadlines if one is not None]
+    return min(known) if known else None
+
+
+def in_seconds(seconds: float | None) -> float | None:
+    """Return the moment `seconds` from now, or None for never."""
+    return None if seconds is None else time.monotonic() + seconds

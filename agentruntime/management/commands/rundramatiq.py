@@ -1,0 +1,34 @@
+"""`manage.py rundramatiq`: the workers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+
+class Command(BaseCommand):
+    help = "Runs worker processes. Without a broker, one process that finds its work by the sweep."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--processes", "-p", type=int, default=2, help="worker processes (2)")
+        parser.add_argument("--threads", "-t", type=int, default=64, help="threads of each (64): runs that may wait at once")
+
+    def handle(self, *args: Any, processes: int, threads: int, **options: Any) -> None:
+        if not getattr(settings, "REDIS_URL", ""):
+            processes = 1
+        command = [
+            sys.executable, "-m", "dramatiq", "agentruntime.worker",
+            "--processes", str(processes), "--threads", str(threads),
+            "--worker-shutdown-timeout", "30000",
+        ]  # fmt: skip
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE}
+        environment.setdefault("dramatiq_worker_timeout", "20")
+        paths = [path for path in (os.getcwd(), environment.get("PYTHONPATH", "")) if path]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        self.stdout.flush()
+        os.execvpe(sys.executable, command, environment)

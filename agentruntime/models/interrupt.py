@@ -1,0 +1,81 @@
+"""`Interrupt`: a durable question that a run waits on; answered once."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from agentruntime.models.run import Run
+from agentruntime.models.thread import Thread
+from agentruntime.models.tool_execution import ToolExecution
+
+
+class InterruptStatus(models.TextChoices):
+    """Whether a question still waits."""
+
+    OPEN = "open", "Open"
+    ANSWERED = "answered", "Answered"
+    EXPIRED = "expired", "Expired"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+class InterruptKind(models.TextChoices):
+    """Who asks: code, an approval rule, a call whose outcome nobody knows."""
+
+    QUESTION = "question", "Question"
+    APPROVAL = "approval", "Approval"
+    OUTCOME = "outcome", "Outcome of a call"
+
+
+class Interrupt(models.Model):
+    """One question. Its place is (`scope`, `digest` of the payload, `occurrence` among equals)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    thread = models.ForeignKey(Thread, models.CASCADE, related_name="interrupts")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="interrupts")
+    tool_execution = models.ForeignKey(
+        ToolExecution, models.CASCADE, null=True, blank=True, related_name="interrupts"
+    )
+    kind = models.CharField(max_length=10, choices=InterruptKind, default=InterruptKind.QUESTION)
+    scope = models.CharField(max_length=700)
+    digest = models.CharField(max_length=64)
+    occurrence = models.PositiveIntegerField(default=0)
+    payload = models.JSONField(null=True, blank=True)
+    message = models.TextField(blank=True, default="")
+    response_schema = models.JSONField(null=True, blank=True)
+    status = models.CharField(max_length=9, choices=InterruptStatus, default=InterruptStatus.OPEN)
+    answer = models.JSONField(null=True, blank=True)
+    answered_at = models.DateTimeField(null=True, blank=True)
+    answered_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    expires_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "agentruntime_interrupt"
+        constraints = (
+            models.UniqueConstraint(
+                fields=["thread", "scope", "digest", "occurrence"],
+                condition=Q(status__in=(InterruptStatus.OPEN, InterruptStatus.ANSWERED)),
+                name="question_asked_once_per_place",
+            ),
+            models.CheckConstraint(
+                condition=Q(status=InterruptStatus.ANSWERED, answered_at__isnull=False)
+                | ~Q(status=InterruptStatus.ANSWERED),
+                name="answered_interrupt_has_time",
+            ),
+        )
+        indexes = (
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(status=InterruptStatus.OPEN),
+                name="open_interrupt_by_expiry",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.message or f"{self.kind} {self.id}"

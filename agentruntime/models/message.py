@@ -1,0 +1,62 @@
+"""`Message`: one row of a conversation, numbered per thread without holes, never changed."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+
+from agentruntime.graph.messages import Message as MessageValue
+from agentruntime.models.thread import Thread
+
+
+class Message(models.Model):
+    """A message as it was appended, with the version of the checkpoint that brought it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    thread = models.ForeignKey(Thread, models.CASCADE, related_name="messages", db_index=False)
+    ordinal = models.PositiveIntegerField()
+    version = models.PositiveIntegerField()
+    role = models.CharField(max_length=10)
+    content = models.TextField(blank=True, default="")
+    tool_calls = models.JSONField(default=list, blank=True)
+    tool_call_id = models.CharField(max_length=255, blank=True, default="")
+    extra = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "agentruntime_message"
+        constraints = (
+            models.UniqueConstraint(
+                fields=["thread", "ordinal"], name="message_ordinal_once_per_thread"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.ordinal}"
+
+    @classmethod
+    def from_value(cls, value: MessageValue, **place: object) -> Message:
+        """Return an unsaved row for a message; `place` is its thread, ordinal and version."""
+        return cls(
+            id=uuid.UUID(value.id),
+            role=value.role,
+            content=value.content,
+            tool_calls=[call.model_dump(mode="json", exclude_defaults=True) for call in value.tool_calls],
+            tool_call_id=value.tool_call_id,
+            extra=value.extra,
+            **place,
+        )
+
+    def to_value(self) -> MessageValue:
+        """Return the message that the row holds."""
+        return MessageValue.model_validate(
+            {
+                "id": str(self.id),
+                "role": self.role,
+                "content": self.content,
+                "tool_calls": self.tool_calls,
+                "tool_call_id": self.tool_call_id,
+                "extra": self.extra,
+            }
+        )

@@ -1,0 +1,13 @@
+"""The Django app through which a question reaches a person."""
+
+from django.apps import AppConfig
+
+
+class ApprovalsConfig(AppConfig):
+    name = "approvals"
+    verbose_name = "Approvals"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Listen to the runtime: every approval interrupt becomes an approval."""
+        from approvals import receivers  # noqa: F401, PLC0415
