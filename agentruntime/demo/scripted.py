@@ -47,9 +47,12 @@ class Done:
 
     @property
     def found(self) -> dict[str, Any]:
-        """What the tool returned; empty where it answered with words, such as an error."""
+        """What the tool returned; empty where it answered with words, such as an error.
+
+        The runtime adds a line of words where a person changed the arguments.
+        """
         try:
-            value = json.loads(self.content)
+            value, _ = json.JSONDecoder().raw_decode(self.content)
         except ValueError:
             return {}
         return value if isinstance(value, dict) else {}

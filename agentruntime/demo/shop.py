@@ -75,9 +75,9 @@ def find_order(order_id: str) -> Order:
 
 
 def demo_dir() -> Path:
-    """Return the folder of the shop's files: the setting `DEMO_DIR`, or `demo-data`."""
+    """Return the folder of the shop's files: the setting `DEMO_DIR`, or `var/demo`."""
     found = getattr(settings, "DEMO_DIR", None)
-    return Path(found) if found else Path(settings.BASE_DIR) / "demo-data"
+    return Path(found) if found else Path(settings.BASE_DIR) / "var" / "demo"
 
 
 class Gateway:

@@ -99,7 +99,7 @@ def confirm_shipping(address: str, idempotency_key: str) -> str:
     Args:
         address: where the parcel goes
     """
-    answer = interrupt({"address": address}, message=f"Ship to {address}?")
+    answer = interrupt({"address": address}, message=f"Ship to {address}?", response_schema=bool)
     if not answer:
         return f"Not confirmed: nothing is sent to {address}."
     shop.warehouse().append_once(idempotency_key, what="sent", address=address)

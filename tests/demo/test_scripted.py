@@ -78,10 +78,44 @@ def test_equal_messages_get_equal_answers():
             '{"refund_id": "re_1", "order_id": "1042", "amount": "30.00"}',
             "30.00 EUR for order 1042 (Teapot, stoneware) was approved, instead of the 49.90 EUR",
         ),
-        ("PaymentRefused: the card that paid was closed", "did not go through: PaymentRefused"),
-        ("whether it took effect is not known.", "do not know yet whether the refund"),
+        (
+            '{"refund_id": "re_1", "order_id": "1042", "amount": "30.00"}\n'
+            '(A person changed the arguments; what ran was: {"amount": "30.00"})',
+            "instead of the 49.90 EUR that I asked for, and has been made",
+        ),
+        (
+            "Error: declined by lead: the warranty expired: it is not known. Nothing was done.",
+            "was declined. The reason that was given: “the warranty expired: it is not known”. "
+            "Nothing was refunded.",
+        ),
+        (
+            "Error: declined by lead, without a reason. Nothing was done.",
+            "was declined. Nothing was refunded.",
+        ),
+        (
+            "Error: the approval expired, nobody answered in time (this is no refusal).",
+            "Nobody decided about the refund for order 1042 (Teapot, stoneware) in time",
+        ),
+        (
+            "Error: PaymentRefused: the card that paid was closed",
+            "did not go through. PaymentRefused: the card that paid was closed",
+        ),
+        (
+            "Error: The tool 'refund' was not done within 30 seconds; whether it took effect is "
+            "not known.",
+            "do not know yet whether the refund",
+        ),
     ],
-    ids=["paid", "edited", "refused", "unknown"],
+    ids=[
+        "paid",
+        "edited",
+        "edited-as-told",
+        "declined",
+        "no-reason",
+        "expired",
+        "refused",
+        "unknown",
+    ],
 )
 def test_it_tells_what_the_tool_answered(content, told):
     so_far = asked_for_refund()
@@ -117,7 +151,7 @@ def test_an_unknown_order_is_not_found():
     user = Message.user("please refund order 9999")
     lookup = say(user)
 
-    answer = say(user, lookup, *answered(lookup, "OrderNotFound: There is no order 9999."))
+    answer = say(user, lookup, *answered(lookup, "Error: OrderNotFound: There is no order 9999."))
 
     assert answer.content == "I find no order 9999. Is the number right?"
 
@@ -159,7 +193,7 @@ def test_two_orders_are_looked_up_and_refunded_in_parallel():
 
     assert [call.arguments["amount"] for call in ask.tool_calls] == ["49.90", "129.00"]
     done = '{"refund_id": "re_1", "order_id": "1042", "amount": "49.90"}'
-    answer = say(*so_far, ask, *answered(ask, done, "PaymentRefused: no"))
+    answer = say(*so_far, ask, *answered(ask, done, "Error: PaymentRefused: no"))
     assert "re_1" in answer.content
     assert "order 1046 (Cast-iron pan) did not go through" in answer.content
 

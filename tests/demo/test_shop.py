@@ -1,4 +1,4 @@
-"""The payment gateway: money moves once per key, whoever asks, however often, and however they die."""
+"""The payment gateway: money moves once per key, whoever asks and however they die."""
 
 import json
 import multiprocessing
