@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,10 @@ class StepRecord:
     next_node: str
     state: dict[str, Any]
     messages: list[MessageValue] = field(default_factory=list)
+
+
+# The pens of the `writing` blocks that this thread of execution is inside of.
+_open_pens: ContextVar[tuple[Pen, ...]] = ContextVar("open_pens", default=())
 
 
 class Pen:
@@ -107,14 +112,27 @@ class Pen:
 def writing(thread_id: uuid.UUID, run_id: uuid.UUID | None) -> Iterator[Pen]:
     """Lock the thread, and write what the block adds to it. Inside of a transaction."""
     pen = Pen(Thread.locked(thread_id), run_id)
-    yield pen
+    reset = _open_pens.set((*_open_pens.get(), pen))
+    try:
+        yield pen
+    finally:
+        _open_pens.reset(reset)
     pen.save()
 
 
 def tell(
     thread_id: uuid.UUID, run_id: uuid.UUID | None, events: Iterable[tuple[str, dict[str, Any]]]
 ) -> None:
-    """Add events to a thread inside of the current transaction. Nothing if the thread is gone."""
+    """Add events to a thread inside of the current transaction. Nothing if the thread is gone.
+
+    Where this transaction is writing to the thread already (a receiver of a signal is called from
+    there), the events take their place among what is being written.
+    """
+    for open_pen in _open_pens.get():
+        if open_pen.thread.pk == thread_id:
+            for kind, data in events:
+                open_pen.tell(kind, **data)
+            return
     thread = Thread.objects.select_for_update().filter(pk=thread_id).first()
     if thread is None:
         return

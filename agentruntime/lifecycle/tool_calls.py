@@ -68,6 +68,8 @@ def run_tools(
             _check_again(turn, control, deadline)
         elif turn.to_start:
             _run_all(turn, control, deadline)
+            if turn.is_settled:
+                break
         else:
             break
     control.check()

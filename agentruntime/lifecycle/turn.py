@@ -51,10 +51,16 @@ class Turn:
     asked_now: dict[int, list[Question]] = field(default_factory=dict)
     rechecked: dict[int, str | None] = field(default_factory=dict)
     reconciled: dict[int, Any] = field(default_factory=dict)
+    is_first_look: bool = True
 
     @property
     def keys(self) -> list[str]:
         return [call_key(self.message_id, call.id) for call in self.calls]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every call has its outcome."""
+        return all(row.is_settled for row in self.rows.values())
 
     def tool_of(self, row: ToolExecution) -> Tool | None:
         return self.tools.get(row.tool)
@@ -63,6 +69,7 @@ class Turn:
         """Write the intents that are missing, and decide for every call what is to be done now."""
         drafts = self._drafts()
         durably(lambda: self._look(drafts))
+        self.is_first_look = False
 
     def _drafts(self) -> list[ToolExecution]:
         """Rows for the calls that have none yet; invalid ones are failed before anybody is asked."""
@@ -110,7 +117,7 @@ class Turn:
                 row = self.rows[key]
                 if not row.is_settled:
                     self._decide(pen, row, asked.get(row.pk, []))
-                elif key not in fresh:
+                elif key not in fresh and self.is_first_look:
                     self._replay(pen, row)
             if run.attempts:
                 run.save_fields(attempts=0)
