@@ -60,7 +60,7 @@ class Settings:
     TOKEN_DEFAULT_SCOPES: tuple[str, ...] = ("read", "run")
     """What a token may do that was made without this app, and so without scopes."""
     RATE_LIMITS: Mapping[str, str] = field(default_factory=dict)
-    """Calls per caller and time by scope, laid over those of `throttles`, as in {"run": "60/min"}."""
+    """Calls per caller and time by scope, laid over those of `throttles`: {"run": "60/min"}."""
     MAX_BODY_BYTES: int = 1_048_576
     """The largest JSON body that is read."""
     SOCKET_POLL_SECONDS: float = 1.5

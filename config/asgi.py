@@ -2,9 +2,7 @@
 
 import os
 
-from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings
 from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.asgi import get_asgi_application
@@ -22,14 +20,13 @@ import approvals.routing
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(
-                URLRouter(
-                    [
-                        *agentruntime.routing.websocket_urlpatterns,
-                        *approvals.routing.websocket_urlpatterns,
-                    ]
-                )
+        # Refuses foreign origins, and knows callers by session or token.
+        "websocket": agentruntime.routing.guarded(
+            URLRouter(
+                [
+                    *agentruntime.routing.websocket_urlpatterns,
+                    *approvals.routing.websocket_urlpatterns,
+                ]
             )
         ),
     }

@@ -186,6 +186,9 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    # Before everything that reads what came in.
+    "agentruntime.middleware.JsonGate",
+    "agentruntime.middleware.LoginGate",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -238,11 +241,32 @@ SESSION_SERIALIZER = "django.contrib.sessions.serializers.JSONSerializer"
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         # The first one names the challenge: a caller without credentials gets 401, not 403.
-        "knox.auth.TokenAuthentication",
+        "agentruntime.tokens.ScopedTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "agentruntime.permissions.HasScope",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["agentruntime.throttles.ScopedRate"],
+    "DEFAULT_PAGINATION_CLASS": "agentruntime.pagination.Newest",
+    # JSON only, in and out; the gate of the middleware has read it before.
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_VERSIONING_CLASS": "rest_framework.versioning.NamespaceVersioning",
+    "ALLOWED_VERSIONS": ["v1"],
+    "EXCEPTION_HANDLER": "agentruntime.exceptions_http.exception_handler",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Agents",
+    "DESCRIPTION": "Runs of agents, their events, and the people who decide.",
+    "VERSION": "v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
 }
 
 

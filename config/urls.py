@@ -3,6 +3,10 @@
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+
+import agentruntime.urls
+import approvals.urls
 
 urlpatterns = [
     path("admin/", admin.site.urls),
@@ -17,6 +21,13 @@ urlpatterns = [
         name="login",
     ),
     path("accounts/logout/", LogoutView.as_view(), name="logout"),
-    path("api/v1/", include("agentruntime.urls")),
-    path("api/v1/", include("approvals.urls")),
+    path(
+        "api/v1/",
+        include(([*agentruntime.urls.urlpatterns, *approvals.urls.urlpatterns], "v1"), "v1"),
+    ),
+    path("api/schema/", SpectacularAPIView.as_view(api_version="v1"), name="schema"),
+    path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("health/", include("agentruntime.health")),
 ]
+handler404 = "agentruntime.exceptions_http.not_found"
+handler500 = "agentruntime.exceptions_http.server_error"

@@ -15,6 +15,7 @@ from typing import Any
 MAX_DEPTH = 64
 MAX_BYTES = 1_048_576
 MAX_INTEGER_DIGITS = 400
+MAX_KEYS = 10_000
 
 
 class NotJson(ValueError):
@@ -71,32 +72,59 @@ def check_text(text: str, path: str = "$") -> int:
 
 
 def read_json(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> Any:
-    """Read JSON text strictly: no duplicate keys, NaN, infinities, NUL, lone surrogates, bombs."""
+    """Read JSON text strictly: no duplicate keys, NaN, infinities, NUL, lone surrogates, bombs.
+
+    Raises `NotJson` with the path of what is wrong. The reader may be lenient, as long as it loses
+    nothing: objects come as their pairs, and what is no number as a mark in its place.
+    """
     if len(text) > max_bytes:
         raise NotJson("$", f"{len(text):,} bytes are more than the {max_bytes:,} allowed")
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
-    except NotJson:
-        raise
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        value = json.loads(
+            text, object_pairs_hook=_Pairs, parse_constant=_NoNumber, parse_int=_integer
+        )
+    except UnicodeDecodeError:
+        raise NotJson("$", "the text is no UTF-8") from None
     except RecursionError:
         raise NotJson("$", f"nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
         raise NotJson("$", f"not JSON ({error})") from None
-    check_json(value, max_bytes=max_bytes)
-    return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise NotJson("$", f"the key {key[:80]!r} stands twice in one object")
-        found[key] = value
+    found = _plain(value, "$", 0)
+    check_json(found, max_bytes=max_bytes)
     return found
 
 
-def _constant(name: str) -> Any:
-    raise NotJson("$", f"{name} is not a JSON number")
+class _Pairs(list[Any]):
+    """An object as it was read, with the keys that stand twice."""
+
+
+class _NoNumber(str):
+    """What stands where a number should: `NaN`, an infinity, or far too many digits."""
+
+
+def _integer(text: str) -> Any:
+    return int(text) if len(text) <= MAX_INTEGER_DIGITS else _NoNumber("the number is too long")
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    if isinstance(value, _NoNumber):
+        raise NotJson(path, value if " " in value else f"{value} is not a JSON number")
+    if not isinstance(value, list):
+        return value
+    if depth > MAX_DEPTH:
+        raise NotJson(path[:200], f"nested more than {MAX_DEPTH} levels deep")
+    if not isinstance(value, _Pairs):
+        return [_plain(item, f"{path}[{n}]", depth + 1) for n, item in enumerate(value)]
+    if len(value) > MAX_KEYS:
+        raise NotJson(path, f"{len(value):,} keys are more than the {MAX_KEYS:,} allowed")
+    found: dict[str, Any] = {}
+    for key, item in value:
+        if key in found:
+            raise NotJson(f"{path}.{key[:80]}", "the key stands twice in one object")
+        found[key] = _plain(item, f"{path}.{key[:80]}", depth + 1)
+    return found
 
 
 def canonical_json(value: Any) -> str:

@@ -69,9 +69,7 @@ class WebhookDelivery(models.Model):
     endpoint = models.ForeignKey(WebhookEndpoint, models.CASCADE, related_name="deliveries")
     event_key = models.CharField(max_length=60)
     payload = models.JSONField()
-    status = models.CharField(
-        max_length=7, choices=DeliveryStatus, default=DeliveryStatus.PENDING
-    )
+    status = models.CharField(max_length=7, choices=DeliveryStatus, default=DeliveryStatus.PENDING)
     attempts = models.PositiveSmallIntegerField(default=0)
     due_at = models.DateTimeField()
     answer = models.CharField(max_length=300, blank=True, default="")
@@ -99,7 +97,7 @@ class WebhookDelivery(models.Model):
 
     @classmethod
     def claim(cls, delivery_id: uuid.UUID, for_seconds: float) -> WebhookDelivery | None:
-        """Take a due delivery for one attempt, which is counted; None where somebody else has it."""
+        """Take a due delivery for one attempt, which is counted; None if somebody else has it."""
         due = cls.objects.filter(
             pk=delivery_id, status=DeliveryStatus.PENDING, due_at__lte=DatabaseTime()
         )

@@ -1,0 +1,59 @@
+"""Who may call what: the scope of a token, and the right to act on somebody's thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+
+from agentruntime.conf import runtime_settings
+from agentruntime.models import Interrupt, InterruptKind, Run, Thread
+
+
+class HasScope(BasePermission):
+    """A token needs the scope of the call; a session stands for the person and needs none.
+
+    A view names scopes by action in `required_scopes`, one or several of which any is enough;
+    otherwise reading needs `read` and everything else `run`.
+    """
+
+    message = "The token does not have the scope for this."
+
+    def has_permission(self, request: Any, view: Any) -> bool:
+        if request.auth is None:
+            return True
+        found = getattr(request.auth, "scopes", None)
+        if found is None:  # a token of another scheme of the project
+            found = frozenset(runtime_settings().TOKEN_DEFAULT_SCOPES)
+        return bool(found & needed_scopes(request, view))
+
+
+def needed_scopes(request: Any, view: Any) -> frozenset[str]:
+    """Return the scopes of which a token needs one for this call."""
+    by_action = getattr(view, "required_scopes", {})
+    named = by_action.get(getattr(view, "action", None) or request.method.lower())
+    if named is None:
+        named = "read" if request.method in SAFE_METHODS else "run"
+    return frozenset([named] if isinstance(named, str) else named)
+
+
+class MayAct(BasePermission):
+    """Reading is for whoever sees the thread; acting for its owner, or an operator's right.
+
+    What a caller does not see is not found before this is asked.
+    """
+
+    message = "Only the owner of the thread may do this."
+
+    def has_object_permission(self, request: Any, view: Any, found: Any) -> bool:
+        if request.method in SAFE_METHODS:
+            return True
+        thread = found if isinstance(found, Thread) else found.thread
+        if thread.user_id == request.user.pk:
+            return True
+        by_right = isinstance(found, Run) or _is_about_an_outcome(found)
+        return by_right and request.user.has_perm("agentruntime.operate_run")
+
+
+def _is_about_an_outcome(found: Any) -> bool:
+    return isinstance(found, Interrupt) and found.kind == InterruptKind.OUTCOME

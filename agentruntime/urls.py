@@ -1,0 +1,15 @@
+"""The addresses of the API, for a namespace that names its version:
+
+path("api/v1/", include((agentruntime.urls.urlpatterns, "agentruntime"), namespace="v1"))
+"""
+
+from rest_framework.routers import SimpleRouter
+
+from agentruntime import views
+
+router = SimpleRouter(use_regex_path=False)
+router.register("threads", views.ThreadViewSet, basename="thread")
+router.register("runs", views.RunViewSet, basename="run")
+router.register("interrupts", views.InterruptViewSet, basename="interrupt")
+
+urlpatterns = router.urls
