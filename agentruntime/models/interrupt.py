@@ -57,6 +57,7 @@ class Interrupt(models.Model):
 
     class Meta:
         db_table = "agentruntime_interrupt"
+        permissions = (("answer_interrupt", "Can answer questions of runs"),)
         constraints = (
             models.UniqueConstraint(
                 fields=["thread", "scope", "digest", "occurrence"],
