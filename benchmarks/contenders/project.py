@@ -69,13 +69,12 @@ class Contender(base.Contender):
         django.setup()
 
     def migrate(self) -> None:
-        from django.contrib.auth import get_user_model
         from django.core.management import call_command
 
+        from benchmarks.people import create_people
+
         call_command("migrate", verbosity=0)
-        users = get_user_model().objects
-        users.create(username="asks")
-        users.create(username="decides", is_staff=True, is_superuser=True)
+        create_people("asks", "decides")
 
     def open(self) -> None:
         from django.contrib.auth import get_user_model
