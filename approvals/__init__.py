@@ -1,1 +1,1 @@
-"""How a question reaches a person, and how the answer comes back: once, by someone with the right."""
+"""How a question reaches a person, and how the answer comes back: once, from who may give it."""

@@ -10,4 +10,4 @@ class ApprovalsConfig(AppConfig):
 
     def ready(self) -> None:
         """Listen to the runtime: every approval interrupt becomes an approval."""
-        from approvals import receivers  # noqa: F401, PLC0415
+        from approvals import receivers  # noqa: F401

@@ -1,0 +1,408 @@
+"""The one door: `decide()`. Admin, REST, shell and mail link all come through here.
+
+The answer to the runtime, the approval, the decision and its place in the chain are one
+transaction. Locks are taken as everywhere: Run, Thread, Interrupt, Approval, and the chain last.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from agentruntime.exceptions import AlreadyAnswered, InvalidArguments
+from agentruntime.graph.json_values import NotJson, check_text
+from agentruntime.lifecycle.gate import check_edit
+from agentruntime.lifecycle.record import tell
+from agentruntime.lifecycle.resume import answer_interrupt
+from agentruntime.models import Interrupt, Run, Thread
+from agentruntime.models.transactions import durably
+from approvals.conf import approval_settings
+from approvals.exceptions import (
+    AlreadyDecided,
+    ApprovalError,
+    ApprovalNotFound,
+    DigestMismatch,
+    DigestMissing,
+    InvalidEdit,
+    InvalidReason,
+    NoLongerAsked,
+    NotAllowed,
+    UnknownVerdict,
+)
+from approvals.history import note
+from approvals.masking import is_secret, mask
+from approvals.models import Approval, Decision, Door, Outcome, Status, Verdict
+from approvals.permissions import (
+    Rights,
+    allowed_by_name,
+    amount_of,
+    policy_for,
+    read_amount,
+    rights_of,
+    voices_missing,
+    why_not,
+)
+from approvals.record import append_decision
+
+logger = logging.getLogger("approvals")
+
+MAX_REASON = 2000
+# Doors behind which a page or a document was read; the others act on what is stored now.
+SHOWS_FIRST = (str(Door.ADMIN), str(Door.BULK), str(Door.REST))
+PYTHON = str(Door.PYTHON)
+APPROVE, DECLINE = str(Verdict.APPROVE), str(Verdict.DECLINE)
+STATUS_OF = {APPROVE: str(Status.APPROVED), DECLINE: str(Status.DECLINED)}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What somebody wants to decide, as it came through a door."""
+
+    approval_id: uuid.UUID
+    verdict: str
+    user_id: Any
+    digest: str | None
+    reason: str
+    arguments: Any
+    door: str
+    seconds_shown: float | None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """The call as it would run: all of its arguments, what people changed, its digest."""
+
+    arguments: dict[str, Any]
+    changed: dict[str, Any]
+    digest: str
+
+
+def decide(
+    *,
+    approval_id: uuid.UUID | str,
+    verdict: str,
+    user: Any,
+    digest: str | None = None,
+    reason: str = "",
+    arguments: dict[str, Any] | None = None,
+    door: str = PYTHON,
+    seconds_shown: float | None = None,
+) -> Decision:
+    """Record what `user` answers, and let the run go on with it. Returns the stored decision.
+
+    `digest` is the one that was shown; the doors that show something must bring it, in a shell or
+    from Python it may be left out and the call as it is stored is meant. `arguments` are the
+    changed arguments, or all of them; an equal repeat by the same person returns the stored
+    decision. Raises an `ApprovalError`, and then nothing was changed.
+    """
+    answer = Answer(
+        _as_uuid(approval_id), verdict, getattr(user, "pk", None), digest, reason, arguments, door,
+        seconds_shown,
+    )  # fmt: skip
+    try:
+        return durably(lambda: _decide(answer))
+    except ApprovalError as refused:
+        logger.warning(
+            "Decision refused: %s (approval %s, user %s, door %s)",
+            refused.code, answer.approval_id, answer.user_id, answer.door,
+        )  # fmt: skip
+        raise
+
+
+def _decide(answer: Answer) -> Decision:
+    if answer.verdict not in Verdict.values:
+        raise UnknownVerdict(verdict=str(answer.verdict)[:40])
+    approval, interrupt = lock_approval(answer.approval_id)
+    rights = rights_of(answer.user_id)
+    if rights and (stored := _equal_repeat(answer, approval, rights)):
+        return stored
+    _check_right(rights, approval, amount_of(approval))
+    assert rights is not None
+    check_open(approval, interrupt)
+    _check_reason(answer.reason)
+    _check_digest(answer, approval)
+    if interrupt is None:
+        raise NoLongerAsked(became="withdrawn", at="its thread's end", told="")
+    edit = _read_edit(answer, approval, interrupt)
+    if edit:
+        _check_right(rights, approval, _amount_after(edit, approval))
+    return _record(answer, approval, interrupt, rights, edit)
+
+
+def lock_approval(approval_id: uuid.UUID) -> tuple[Approval, Interrupt | None]:
+    """Lock run, thread, question and approval, in this order, and return the last two.
+
+    The question is None where its thread has been deleted.
+    """
+    found = (
+        Approval.objects.filter(pk=approval_id).only("run_id", "thread_id", "interrupt_id").first()
+    )
+    if found is None:
+        raise ApprovalNotFound(approval=approval_id)
+    Run.objects.select_for_update().filter(pk=found.run_id).first()
+    Thread.objects.select_for_update().filter(pk=found.thread_id).first()
+    interrupt = Interrupt.objects.select_for_update().filter(pk=found.interrupt_id).first()
+    return Approval.locked(approval_id), interrupt
+
+
+def check_open(approval: Approval, interrupt: Interrupt | None) -> None:
+    """Raise `AlreadyDecided` or `NoLongerAsked` unless the approval waits for an answer."""
+    if approval.is_pending:
+        over = approval.expires_at is not None and approval.expires_at <= approval.now
+        if over and approval.declines_on_expiry:
+            raise NoLongerAsked(
+                became="expired", at=_when(approval.expires_at), told="Nobody answered in time."
+            )
+        return
+    final = approval.decisions.filter(is_final=True).first()
+    if final:
+        raise AlreadyDecided(
+            by=final.by, what=final.what, at=_when(final.at), verdict=final.verdict,
+            decision=final.as_body(),
+        )  # fmt: skip
+    raise NoLongerAsked(
+        became=Status(approval.status).label.lower().split(",")[0],
+        at=_when(approval.closed_at),
+        told="It was asked anew." if approval.status == Status.SUPERSEDED else "",
+    )
+
+
+def agreed_so_far(approval: Approval) -> list[Rights]:
+    """Return the rights, as they are now, of those who agreed to the call as it stands.
+
+    Who has lost the right since does not count, nor does the last editor where several must agree.
+    """
+    found = []
+    amount = amount_of(approval)
+    for decision in approval.decisions.filter(verdict=Verdict.APPROVE, digest=approval.digest):
+        rights = rights_of(decision.user_id)
+        if rights and not why_not(rights, approval, amount) and _counts(decision, rights):
+            found.append(rights)
+    return found
+
+
+def _counts(decision: Decision, rights: Rights) -> bool:
+    if decision.arguments is None or decision.is_final:
+        return True
+    return allowed_by_name(approval_settings().EDITOR_MAY_DECIDE, rights)
+
+
+def _record(
+    answer: Answer, approval: Approval, interrupt: Interrupt, rights: Rights, edit: Edit | None
+) -> Decision:
+    if edit:
+        _apply_edit(approval, edit, rights)
+    final = answer.verdict == DECLINE or _settles(approval, rights, edit)
+    decision_id = uuid.uuid4()
+    if final:
+        _answer_runtime(answer, approval, interrupt, rights, decision_id)
+        outcome = Outcome.NOT_EXECUTED if answer.verdict == DECLINE else Outcome.NONE
+        approval.close(STATUS_OF[answer.verdict], closed_at=approval.now, outcome=outcome)
+        tell(approval.thread_id, approval.run_id, [("approval.decided", {
+            "approval": str(approval.pk), "verdict": answer.verdict, "by": rights.username,
+            "reason": answer.reason, "edited": approval.is_edited,
+        })])  # fmt: skip
+    decision = append_decision(
+        id=decision_id,
+        approval=approval,
+        verdict=answer.verdict,
+        user_id=rights.user_id,
+        by=rights.username,
+        at=approval.now,
+        door=answer.door,
+        digest=approval.digest,
+        shown_digest=answer.digest or "",
+        reason=answer.reason,
+        arguments=mask(edit.arguments) if edit else None,
+        seen=_seen(approval),
+        is_final=final,
+        rule=_rule_then(approval),
+        rights=_rights_then(rights, approval),
+        seconds_shown=answer.seconds_shown,
+    )
+    note(approval, rights.user_id, f"{decision.what.capitalize()} ({Door(answer.door).label})")
+    return decision
+
+
+def _settles(approval: Approval, rights: Rights, edit: Edit | None) -> bool:
+    """Say whether this yes is the last one that is needed."""
+    amount = amount_of(approval)
+    if edit is None:
+        return voices_missing([*agreed_so_far(approval), rights], approval, amount) == 0
+    # An edit voids what others agreed to: where one voice is enough, this is it.
+    return voices_missing([rights], approval, amount) == 0
+
+
+def _answer_runtime(
+    answer: Answer, approval: Approval, interrupt: Interrupt, rights: Rights, decision_id: uuid.UUID
+) -> None:
+    edited = answer.verdict == APPROVE and approval.is_edited
+    value = {
+        "verdict": answer.verdict,
+        "digest": approval.digest,
+        "arguments": {**interrupt.payload["arguments"], **approval.edits} if edited else None,
+        "reason": answer.reason,
+        "by": rights.username,
+        "decision": str(decision_id),
+    }
+    try:
+        answer_interrupt(interrupt.pk, value, user=_reference(rights), kind="approval")
+    except AlreadyAnswered as error:
+        raise NoLongerAsked(became="no longer open", at="just now", told=str(error)) from error
+
+
+def _reference(rights: Rights) -> Any:
+    return Interrupt._meta.get_field("answered_by").remote_field.model(pk=rights.user_id)
+
+
+def _apply_edit(approval: Approval, edit: Edit, rights: Rights) -> None:
+    rule = dict(approval.rule)
+    name = rule.get("amount_argument")
+    if name in edit.changed:
+        rule["edited_amount"] = str(edit.arguments[name])
+    changes: dict[str, Any] = {
+        "edits": edit.changed,
+        "arguments": mask(edit.arguments),
+        "digest": edit.digest,
+        "rule": rule,
+        "editor_id": rights.user_id,
+    }
+    amount = read_amount(rule.get("edited_amount"))
+    if amount is not None:
+        changes["amount"] = storable_amount(amount)
+    approval.save_fields(**changes)
+
+
+def storable_amount(amount: Decimal | None) -> Decimal | None:
+    """Return an amount as its column takes it, or None where it does not fit exactly."""
+    if amount is None or abs(amount) >= Decimal(10) ** 24:
+        return None
+    return amount.quantize(Decimal("0.000001")) if amount.as_tuple().exponent else amount
+
+
+def _read_edit(answer: Answer, approval: Approval, interrupt: Interrupt) -> Edit | None:
+    """Return the edit that came with a yes, or None where nothing is changed by it."""
+    if answer.arguments is None or answer.verdict == DECLINE:
+        return None
+    if not isinstance(answer.arguments, dict) or not answer.arguments:
+        raise InvalidEdit(reason="an object with the changed arguments was expected.")
+    asked = interrupt.payload["arguments"]
+    before = {**asked, **approval.edits}
+    given = {
+        name: value
+        for name, value in answer.arguments.items()
+        if not (name in before and is_secret(name) and value == mask({name: before[name]})[name])
+    }
+    try:
+        after, digest = check_edit(interrupt, {**before, **given})
+    except InvalidArguments as error:
+        raise InvalidEdit(reason=str(error)) from error
+    touched = {name for name in {*after, *before} if after.get(name) != before.get(name)}
+    if forbidden := sorted(touched - set(approval.editable)):
+        raise InvalidEdit(reason=f"{', '.join(forbidden)} may not be changed.")
+    if secret := sorted(name for name in touched if is_secret(name)):
+        raise InvalidEdit(reason=f"{', '.join(secret)} is masked and may not be changed here.")
+    if not touched:
+        return None
+    changed = {name: value for name, value in after.items() if value != asked.get(name)}
+    return Edit(after, changed, digest)
+
+
+def _amount_after(edit: Edit, approval: Approval) -> Decimal | None:
+    name = approval.rule.get("amount_argument")
+    found = [read_amount(edit.arguments.get(name))] if name else []
+    asked = read_amount(approval.rule.get("amount"))
+    return max((one for one in (*found, asked) if one is not None), default=None)
+
+
+def _equal_repeat(answer: Answer, approval: Approval, rights: Rights) -> Decision | None:
+    """Return the decision that this person has already taken with this very answer, or None."""
+    decision: Decision
+    for decision in approval.decisions.filter(user_id=rights.user_id, verdict=answer.verdict):
+        shown = answer.digest in (None, decision.shown_digest, decision.digest)
+        if not shown or answer.reason != decision.reason:
+            continue
+        if decision.is_final or decision.digest == approval.digest:
+            given = answer.arguments
+            if given is None and decision.arguments is None:
+                return decision
+            if isinstance(given, dict) and given and decision.arguments is not None:
+                same = (decision.arguments.get(k) == v for k, v in mask(given).items())
+                if all(same):
+                    return decision
+    return None
+
+
+def _check_right(rights: Rights | None, approval: Approval, amount: Decimal | None) -> None:
+    if why := why_not(rights, approval, amount):
+        raise NotAllowed(user=rights.username if rights else "Nobody", reason=why)
+
+
+def _check_digest(answer: Answer, approval: Approval) -> None:
+    if answer.digest is None:
+        if answer.door in SHOWS_FIRST:
+            raise DigestMissing()
+    elif answer.digest != approval.digest:
+        raise DigestMismatch()
+
+
+def _check_reason(reason: str) -> None:
+    try:
+        check_text(reason, "reason")
+    except NotJson as error:
+        raise InvalidReason(reason=error.reason) from error
+    if len(reason) > MAX_REASON:
+        raise InvalidReason(reason=f"it has more than {MAX_REASON} characters")
+
+
+def _seen(approval: Approval) -> dict[str, Any]:
+    return {
+        "title": approval.title,
+        "tool": approval.tool,
+        "arguments": approval.asked_arguments,
+        "amount": approval.rule.get("amount"),
+        "currency": approval.currency,
+        "target": approval.target,
+    }
+
+
+def _rule_then(approval: Approval) -> dict[str, Any]:
+    policy = policy_for(approval.tool, approval.rule)
+    bands = None
+    if policy.bands is not None:
+        bands = [
+            {"up_to": None if b.up_to is None else f"{b.up_to:f}", "permission": b.permission,
+             "group": b.group, "currency": b.currency, "approvers": b.approvers}
+            for b in policy.bands
+        ]  # fmt: skip
+    return {
+        **approval.rule, "permission": policy.permission, "group": policy.group,
+        "approvers": policy.approvers, "limits": bands, "escalated_to": approval.escalated_to,
+    }  # fmt: skip
+
+
+def _rights_then(rights: Rights, approval: Approval) -> dict[str, Any]:
+    policy = policy_for(approval.tool, approval.rule)
+    named = {policy.permission, *(band.permission for band in policy.bands or ())} - {""}
+    return {
+        "permissions": sorted(rights.permissions & named),
+        "groups": sorted(rights.groups),
+        "superuser": rights.is_superuser,
+        "own_request": approval.requester_id == rights.user_id,
+        "tenant": rights.tenant,
+    }
+
+
+def _when(moment: datetime | None) -> str:
+    return moment.isoformat(timespec="seconds") if moment else "an unknown time"
+
+
+def _as_uuid(value: uuid.UUID | str) -> uuid.UUID:
+    try:
+        return value if isinstance(value, uuid.UUID) else uuid.UUID(str(value))
+    except ValueError:
+        raise ApprovalNotFound(approval=str(value)[:60]) from None

@@ -1,0 +1,5 @@
+"""The websockets of approvals."""
+
+from typing import Any
+
+websocket_urlpatterns: list[Any] = []

@@ -1,0 +1,129 @@
+"""The REST routes of approvals: read them, decide them, claim them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, viewsets
+from rest_framework.decorators import action
+from rest_framework.pagination import CursorPagination
+from rest_framework.permissions import SAFE_METHODS, BasePermission, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentruntime.conf import runtime_settings
+from approvals.claims import claim, release
+from approvals.decide import decide
+from approvals.exceptions import AlreadyDecided, ApprovalError
+from approvals.filters import ApprovalFilter
+from approvals.models import Approval, Door, Verdict
+from approvals.parsers import StrictJSONParser
+from approvals.permissions import rights_of, visible_to
+from approvals.serializers import (
+    ApprovalSerializer,
+    DecidedSerializer,
+    DecideSerializer,
+    ErrorSerializer,
+    decided,
+)
+
+REFUSALS = {status: ErrorSerializer for status in (400, 401, 403, 404, 409)}
+
+
+class HasDecideScope(BasePermission):
+    """A token needs `decide` to decide and `read` to read; a session stands for the person."""
+
+    message = "The token does not have the scope for this."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if request.auth is None:
+            return True
+        scopes = getattr(request.auth, "scopes", None)
+        if scopes is None:  # a token of another scheme of the project
+            scopes = runtime_settings().TOKEN_DEFAULT_SCOPES
+        return ("read" if request.method in SAFE_METHODS else "decide") in scopes
+
+
+class NewestFirst(CursorPagination):
+    """Pages that stay right while approvals come in."""
+
+    ordering = ("-created_at", "-id")
+    page_size = 50
+    page_size_query_param = "page_size"
+    max_page_size = 200
+
+
+class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet):
+    """What waits for a person. Seen by those who may decide it, its requester and auditors."""
+
+    queryset = Approval.objects.none()
+    serializer_class = ApprovalSerializer
+    permission_classes = (IsAuthenticated, HasDecideScope)
+    parser_classes = (StrictJSONParser,)
+    pagination_class = NewestFirst
+    filterset_class = ApprovalFilter
+    lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[Approval]:
+        if getattr(self, "swagger_fake_view", False):
+            return self.queryset
+        found = Approval.objects.filter(visible_to(rights_of(self.request.user)))
+        return found.select_related("claimed_by").prefetch_related("decisions")
+
+    def filter_queryset(self, queryset: QuerySet[Approval]) -> QuerySet[Approval]:
+        if self.action != "list":
+            return queryset
+        return ApprovalFilter(self.request.query_params, queryset, request=self.request).qs
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if not isinstance(exc, ApprovalError):
+            return super().handle_exception(exc)
+        facts = {name: str(value)[:500] for name, value in exc.facts.items() if name != "decision"}
+        body: dict[str, Any] = {"code": exc.code, "detail": str(exc), "facts": facts}
+        if isinstance(exc, AlreadyDecided):
+            body["decision"] = exc.facts.get("decision")
+        return Response(body, status=type(exc).status)
+
+    @extend_schema(request=DecideSerializer, responses={200: DecidedSerializer, **REFUSALS})
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: uuid.UUID) -> Response:
+        """Say yes to exactly the call that was shown, or to an edited one."""
+        return self._decide(request, Verdict.APPROVE)
+
+    @extend_schema(request=DecideSerializer, responses={200: DecidedSerializer, **REFUSALS})
+    @action(detail=True, methods=["post"])
+    def decline(self, request: Request, pk: uuid.UUID) -> Response:
+        """Say no; the agent is told the reason."""
+        return self._decide(request, Verdict.DECLINE)
+
+    @extend_schema(request=None, responses={200: ApprovalSerializer, **REFUSALS})
+    @action(detail=True, methods=["post"])
+    def claim(self, request: Request, pk: uuid.UUID) -> Response:
+        """Tell the others that you are at work on this one."""
+        claim(approval_id=self.get_object().pk, user=request.user)
+        return Response(ApprovalSerializer(self.get_object()).data)
+
+    @extend_schema(request=None, responses={200: ApprovalSerializer, **REFUSALS})
+    @action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: uuid.UUID) -> Response:
+        """Give a claimed one back to the others."""
+        release(approval_id=self.get_object().pk, user=request.user)
+        return Response(ApprovalSerializer(self.get_object()).data)
+
+    def _decide(self, request: Request, verdict: str) -> Response:
+        approval = self.get_object()
+        wanted = DecideSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        decision = decide(
+            approval_id=approval.pk,
+            verdict=verdict,
+            user=request.user,
+            digest=wanted.validated_data.get("digest"),
+            reason=wanted.validated_data["reason"],
+            arguments=wanted.validated_data["arguments"],
+            door=Door.REST,
+        )
+        return Response(decided(decision))
