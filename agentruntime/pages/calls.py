@@ -135,8 +135,14 @@ def _verdict(row: Interrupt) -> dict[str, str]:
     """Return what a person decided, as a verb in the past, and the reason; empty if nobody did."""
     if row.kind != InterruptKind.APPROVAL or not isinstance(row.answer, dict):
         return {}
-    done = "approved" if row.answer.get("verdict") == "approve" else "declined"
-    return {"done": done, "reason": str(row.answer.get("reason") or "")}
+    approved = row.answer.get("verdict") == "approve"
+    edited = approved and row.answer.get("arguments") is not None
+    done = "approved" if approved else "declined"
+    return {
+        "done": done,
+        "words": "Changed and approved" if edited else done.capitalize(),
+        "reason": str(row.answer.get("reason") or ""),
+    }
 
 
 def whom_it_waits_for(row: Interrupt) -> str:

@@ -39,7 +39,8 @@ def _words(kind: str, data: dict[str, Any]) -> str:
     if isinstance(error, dict):
         parts.append(str(error.get("detail", "")))
     words = ", ".join(str(part) for part in parts if part)
-    return _cut(words or (shown(data) if data else ""))
+    told = {name: value for name, value in data.items() if value is not None}
+    return _cut(words or (shown(told) if told else ""))
 
 
 def _cut(text: str) -> str:

@@ -12,12 +12,6 @@ from agentruntime.graph import Message
 STORY = "Order 1042 arrived broken, please refund it"
 
 
-@pytest.fixture(autouse=True)
-def quick(settings, tmp_path):
-    settings.DEMO_MODEL_DELAY = 0
-    settings.DEMO_DIR = tmp_path
-
-
 def say(*messages):
     return support_model(list(messages), [])
 

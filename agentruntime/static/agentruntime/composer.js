@@ -22,6 +22,7 @@ for (const form of document.querySelectorAll("[data-composer]")) {
   for (const example of document.querySelectorAll("[data-message]")) {
     example.addEventListener("click", () => {
       box.value = example.dataset.message;
+      form.elements.graph.value = example.dataset.graph;
       fit();
       box.focus();
     });
@@ -29,6 +30,6 @@ for (const form of document.querySelectorAll("[data-composer]")) {
 }
 
 // A page that the browser shows again from its memory must be usable.
-addEventListener("pageshow", () => {
-  for (const button of document.querySelectorAll("[data-composer] .button")) button.disabled = false;
+addEventListener("pageshow", (event) => {
+  if (event.persisted) location.reload();
 });

@@ -70,7 +70,13 @@ function showState(news) {
     one.dataset.status = news.status;
   }
   document.getElementById("stop").hidden = !news.active;
-  composer.querySelector(".button").disabled = news.active;
+  showBusy();
+}
+
+function showBusy() {
+  const hint = document.getElementById("hint");
+  hint.textContent = seen.active ? hint.dataset.busy : hint.dataset.idle;
+  composer.querySelector(".button").disabled = seen.active;
 }
 
 // Entries whose revision is the same stay as they are: opened details, a half-written answer.
@@ -181,7 +187,8 @@ async function post(form, button) {
   } catch {
     say("That did not reach the server. Please try again.");
   } finally {
-    for (const one of buttons) one.disabled = form === composer && seen.active;
+    for (const one of buttons) one.disabled = false;
+    showBusy();
   }
   look();
 }
@@ -231,7 +238,7 @@ function showTimes() {
 
 // --- begin ------------------------------------------------------------------------------------
 
-composer.querySelector(".button").disabled = seen.active;
+showBusy();
 showTimes();
 setInterval(showTimes, 15000);
 document.addEventListener("visibilitychange", () => {
