@@ -29,8 +29,10 @@ def news_of(events: Iterable[Event]) -> list[News]:
 def _words(kind: str, data: dict[str, Any]) -> str:
     if kind == "message.added":
         asked = ", ".join(call["name"] for call in data.get("tool_calls", []))
-        said = data.get("content") or (f"asks for {asked}" if asked else "")
+        said = data.get("content", "") + (f" (asks for {asked})" if asked else "")
         return _cut(f"{data.get('role', '')}: {said}")
+    if kind in ("run.started", "run.resumed"):
+        return "taken over from a worker that is gone" if data.get("recovered") else ""
     if kind == "run.interrupted":
         return _cut("; ".join(one.get("message", "") for one in data.get("interrupts", [])))
     error = data.get("error")
