@@ -72,21 +72,19 @@ def many(contender: Contender, sizes: Json) -> Json:
     names = [f"warm-up {contender.place.process} {n}" for n in range(sizes["threads"])]
     contender.many(names, sizes["steps"])
     wait_for("READY")
-    cpu, begun, sets, told = time.process_time(), time.perf_counter(), 0, None
+    cpu, begun, told = time.process_time(), time.perf_counter(), []
     while time.perf_counter() < begun + sizes["seconds"]:
-        names = [f"{contender.place.process} {sets} {n}" for n in range(sizes["threads"])]
-        told = contender.many(names, sizes["steps"]) or told
-        sets += 1
-    ended = time.perf_counter()
-    result = {
+        names = [f"{contender.place.process} {len(told)} {n}" for n in range(sizes["threads"])]
+        told.append(contender.many(names, sizes["steps"]))
+    ended, elsewhere = time.perf_counter(), [one for one in told if one]
+    return {
         "begun": begun,
         "ended": ended,
-        "steps": sets * sizes["threads"] * sizes["steps"],
+        "steps": len(told) * sizes["threads"] * sizes["steps"],
         "uncounted": sizes["threads"] * sizes["steps"],
-        "cpu_s": time.process_time() - cpu,
-        "rss_kib": peak_kib(),
+        "cpu_s": sum(one["cpu_s"] for one in elsewhere) or time.process_time() - cpu,
+        "rss_kib": max((one["rss_kib"] for one in elsewhere), default=peak_kib()),
     }
-    return result | (told or {})
 
 
 def grow(contender: Contender, sizes: Json) -> Json:

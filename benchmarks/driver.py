@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -233,7 +232,7 @@ def timed(command: list[str]) -> Json:
         return usage.ru_utime + usage.ru_stime
 
     cpu, begun = used(), time.perf_counter()
-    done = subprocess.run(
-        command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise ChildFailed(done.stderr[-2000:])
     return {"wall": time.perf_counter() - begun, "cpu": used() - cpu, "output": done.stdout}

@@ -7,9 +7,10 @@ from django.contrib.auth.models import Permission
 
 
 def create_people(asks: str, decides: str) -> None:
-    """Make both in an empty, migrated database; the second may decide approvals."""
+    """Make both in an empty, migrated database; the second may see and decide approvals."""
     users = get_user_model().objects
     users.create(username=asks)
     second = users.create(username=decides, is_staff=True)
-    right = Permission.objects.get(codename="decide_approval", content_type__app_label="approvals")
-    second.user_permissions.add(right)
+    names = ("decide_approval", "view_approval")
+    rights = Permission.objects.filter(codename__in=names, content_type__app_label="approvals")
+    second.user_permissions.add(*rights)

@@ -12,7 +12,11 @@ from config.settings import env
 # With DEBUG Django keeps every statement that it has run.
 DEBUG = False
 INSTALLED_APPS = [*SITE_APPS, "benchmarks"]
-LOGGING = SITE_LOGGING | {"root": {"handlers": ["console"], "level": "WARNING"}}
+LOGGING = SITE_LOGGING | {
+    "root": {"handlers": ["console"], "level": "WARNING"},
+    # A worker says in this logger that it is ready.
+    "loggers": SITE_LOGGING["loggers"] | {"dramatiq": {"level": "INFO"}},
+}
 if env.bool("BENCH_INLINE", default=False):
     REDIS_URL = None
 RETAIL_DATA = env.str("RETAIL_DATA", default="")
