@@ -1,4 +1,4 @@
-"""Claiming: telling the others who is at work on what. It lapses, and keeps nobody from deciding."""
+"""Claiming: telling others who is at work on what. It lapses, and stops nobody from deciding."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from approvals.permissions import (
     voices_missing,
     why_not,
 )
-from approvals.timeline import Bar, timeline_of
+from approvals.timeline import ROW, Bar, timeline_of
 from approvals.visible import is_suspicious
 
 MESSAGES_SHOWN = 40
@@ -82,6 +82,12 @@ class Story:
     run: Run | None = None
     who: str = ""
 
+    result: Any = None
+
+    @property
+    def bars_height(self) -> int:
+        return len(self.bars) * ROW
+
     @property
     def may_decide(self) -> bool:
         return self.approval.is_pending and not self.why_not
@@ -107,6 +113,8 @@ def tell_story(approval: Approval, rights: Rights | None) -> Story:
         run=Run.objects.filter(pk=approval.run_id).first(),
         who=who_may(approval),
     )
+    call = call_of(approval)
+    story.result = mask(call.result) if call else None
     _add_conversation(story)
     _add_earlier(story, rights)
     if story.run is not None:

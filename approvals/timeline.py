@@ -34,6 +34,15 @@ class Bar:
     def text_y(self) -> int:
         return self.y + 15
 
+    @property
+    def text_right(self) -> bool:
+        """Whether the words end at the bar's left edge, for want of room on its right."""
+        return self.x > WIDTH * 0.55
+
+    @property
+    def text_x(self) -> int:
+        return self.x - 5 if self.text_right else self.x + 6
+
 
 def timeline_of(run: Run, approval: Approval) -> list[Bar]:
     """Return the bars of a run, oldest first; only the newest where there are many."""

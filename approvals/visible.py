@@ -23,7 +23,7 @@ WORD = re.compile(r"[^\W_]+(?:[.@-][^\W_]+)*")
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of text: `plain`, an escaped character (`odd`), a word that may deceive (`twin`)."""
+    """A stretch of text: plain, an escaped character (`odd`), a word that deceives (`twin`)."""
 
     text: str
     kind: str = "plain"

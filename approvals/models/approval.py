@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from agentruntime.models import DatabaseTime, Interrupt
 from approvals.exceptions import ApprovalNotFound
@@ -192,6 +193,16 @@ class Approval(models.Model):
     @property
     def declines_on_expiry(self) -> bool:
         return self.rule.get("on_expiry", "decline") != "wait"
+
+    @property
+    def shown_amount(self) -> str:
+        """The money that would move, with every digit it was given with; "" where there is none."""
+        return str(self.rule.get("edited_amount") or self.rule.get("amount") or "")
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it still waits although its time is over (by this machine's clock: for the eye)."""
+        return self.is_pending and self.expires_at is not None and self.expires_at < timezone.now()
 
     @property
     def told(self) -> str:
