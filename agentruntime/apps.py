@@ -11,6 +11,6 @@ class AgentRuntimeConfig(AppConfig):
 
     def ready(self) -> None:
         """Declare the actors, connect the listeners, register the checks, find every `agents.py`."""
-        from agentruntime import actors, checks, events, logs, metrics  # noqa: F401, PLC0415
+        from agentruntime import actors, checks, events, logs, metrics, webhooks  # noqa: F401
 
         autodiscover_modules("agents")

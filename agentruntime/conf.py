@@ -1,4 +1,6 @@
-"""Every setting of the runtime, its unit and its default. Read from `settings.AGENTRUNTIME`, lazily."""
+"""Every setting of the runtime, its unit and its default. Read from `settings.AGENTRUNTIME`,
+lazily.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,15 @@ class Settings:
     TOOLS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of `@tool` by tool name, laid over what the code says."""
     SECRET_FIELDS: tuple[str, ...] = (
-        "password", "passwd", "secret", "token", "api_key", "apikey", "authorization", "card_number", "cvv",
+        "password", "passwd", "secret", "token", "api_key", "apikey", "authorization",
+        "card_number", "cvv",
     )  # fmt: skip
     """Argument and result fields that are masked wherever they are shown."""
+    BUSY_POLICY: str = "reject"
+    """What a message does while a run of its thread waits or works, unless the thread says:
+    `reject` (409), `queue` (the next run when this one ends), `cancel` (it ends that run)."""
+    MAX_IN_LINE: int = 20
+    """How many runs may wait for one thread."""
     TENANT_OF: str = ""
     """Dotted path of a function `(user) -> str` that names a user's tenant. Empty: one tenant."""
     TOKEN_DAYS: float = 30.0

@@ -63,12 +63,18 @@ class StepError(AgentRuntimeError):
 
 class UnmatchedRoute(StepError):
     code = "ROUTE_001"
-    sentence = "After node {node!r} the route answered {answer!r}, which leads nowhere; it may answer: {known}."
+    sentence = (
+        "After node {node!r} the route answered {answer!r}, which leads nowhere; it may answer:"
+        " {known}."
+    )
 
 
 class UnknownTarget(StepError):
     code = "ROUTE_002"
-    sentence = "Node {node!r} wants to go to {target!r}, which is no node of the graph; there are: {known}."
+    sentence = (
+        "Node {node!r} wants to go to {target!r}, which is no node of the graph; there are: "
+        "{known}."
+    )
 
 
 class UnknownStateField(StepError):
@@ -88,12 +94,18 @@ class StateNotStorable(StepError):
 
 class StateConflict(StepError):
     code = "STATE_CONFLICT_001"
-    sentence = "Parallel calls set the state field {field!r} to different values and it has no reducer: {calls}."
+    sentence = (
+        "Parallel calls set the state field {field!r} to different values and it has no "
+        "reducer: {calls}."
+    )
 
 
 class InvalidNodeResult(StepError):
     code = "STEP_002"
-    sentence = "Node {node!r} returned {kind}, which is none of: None, dict, Message, list of Message, State, Command."
+    sentence = (
+        "Node {node!r} returned {kind}, which is none of: None, dict, Message, list of Message,"
+        " State, Command."
+    )
 
 
 class NoToolCalls(StepError):
@@ -108,7 +120,10 @@ class NodeFailed(StepError):
 
 class RecursionLimitReached(StepError):
     code = "RECURSION_LIMIT_001"
-    sentence = "The run has done {steps} steps, which is its limit, and {node!r} would be one more; retry it with a higher recursion_limit."
+    sentence = (
+        "The run has done {steps} steps, which is its limit, and {node!r} would be one more; "
+        "retry it with a higher recursion_limit."
+    )
 
 
 class NodeTimeout(StepError):
@@ -123,12 +138,18 @@ class GraphChanged(StepError):
 
 class RunParked(StepError):
     code = "RUN_PARKED_001"
-    sentence = "The run was given up after {attempts} attempts without progress; the last one ended without a word (its worker died)."
+    sentence = (
+        "The run was given up after {attempts} attempts without progress; the last one ended "
+        "without a word (its worker died)."
+    )
 
 
 class CallParked(StepError):
     code = "CALL_PARKED_001"
-    sentence = "The call of {tool!r} was started {attempts} times and its worker died each time; it is not started again by itself."
+    sentence = (
+        "The call of {tool!r} was started {attempts} times and its worker died each time; it is"
+        " not started again by itself."
+    )
 
 
 # --- what becomes a tool error for the model -------------------------------------------------
@@ -157,7 +178,10 @@ class InvalidArguments(ToolError):
 
 class ToolTimeout(ToolError):
     code = "NODE_TIMEOUT_002"
-    sentence = "The tool {tool!r} was not done within {seconds:g} seconds; whether it took effect is not known."
+    sentence = (
+        "The tool {tool!r} was not done within {seconds:g} seconds; whether it took effect is "
+        "not known."
+    )
 
 
 class ResultNotStorable(ToolError):
@@ -179,7 +203,9 @@ class StaleState(AgentRuntimeError):
     """The thread has moved on since this writer read it."""
 
     code = "STORAGE_CONFLICT_001"
-    sentence = "Thread {thread} is at version {found}, not at {expected}: somebody else wrote to it."
+    sentence = (
+        "Thread {thread} is at version {found}, not at {expected}: somebody else wrote to it."
+    )
 
 
 # --- asking something of the runtime ---------------------------------------------------------
@@ -206,6 +232,11 @@ class ThreadNotFound(RequestError):
     sentence = "There is no thread {thread}."
 
 
+class CheckpointNotFound(RequestError):
+    code = "CHECKPOINT_NOT_FOUND_001"
+    sentence = "Thread {thread} has no version {version}."
+
+
 class RunNotFound(RequestError):
     code = "RUN_NOT_FOUND_001"
     sentence = "There is no run {run}."
@@ -218,7 +249,10 @@ class InterruptNotFound(RequestError):
 
 class ThreadBusy(RequestError):
     code = "THREAD_BUSY_001"
-    sentence = "Thread {thread} has the run {run}, which is {status}; a new one can start when it has ended."
+    sentence = (
+        "Thread {thread} has the run {run}, which is {status}; a new one can start when it has "
+        "ended."
+    )
 
 
 class IdempotencyConflict(RequestError):

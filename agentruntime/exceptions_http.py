@@ -21,6 +21,7 @@ from agentruntime import signals
 from agentruntime.exceptions import (
     AgentRuntimeError,
     AlreadyAnswered,
+    CheckpointNotFound,
     IdempotencyConflict,
     IllegalTransition,
     InterruptNotFound,
@@ -35,6 +36,7 @@ RETRY_SECONDS = 2
 STATUS: dict[type[AgentRuntimeError], int] = {
     ThreadNotFound: 404,
     RunNotFound: 404,
+    CheckpointNotFound: 404,
     InterruptNotFound: 404,
     ThreadBusy: 409,
     IdempotencyConflict: 409,

@@ -69,7 +69,7 @@ def _redis() -> dict[str, Any]:
 
 def _oldest_queued() -> dict[str, Any]:
     """How long the oldest run waits for a worker."""
-    return _age(Run.objects.filter(status=RunStatus.QUEUED), "queued_at")
+    return _age(Run.objects.filter(status=RunStatus.QUEUED, is_in_line=False), "queued_at")
 
 
 def _sweep() -> dict[str, Any]:

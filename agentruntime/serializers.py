@@ -11,6 +11,7 @@ from rest_framework import serializers
 from agentruntime.conf import runtime_settings
 from agentruntime.graph.masking import mask
 from agentruntime.models import (
+    BusyPolicy,
     Checkpoint,
     Interrupt,
     InterruptStatus,
@@ -99,7 +100,6 @@ class RunBody(serializers.ModelSerializer[Run]):
             "error",
             "open_interrupts",
             "config",
-            "steps",
             "created_at",
             "started_at",
             "finished_at",
@@ -125,7 +125,15 @@ class ThreadBody(serializers.ModelSerializer[Thread]):
 
     class Meta:
         model = Thread
-        fields = ("id", "title", "head_version", "message_count", "event_count", "created_at")
+        fields = (
+            "id",
+            "title",
+            "on_busy",
+            "head_version",
+            "message_count",
+            "event_count",
+            "created_at",
+        )
         read_only_fields = fields
 
 
@@ -251,6 +259,14 @@ class CreateThread(Command):
     """A new, empty thread."""
 
     title = serializers.CharField(max_length=200, required=False, allow_blank=True, default="")
+    on_busy = serializers.ChoiceField(
+        choices=BusyPolicy.choices,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="What a message does while a run waits or works: `reject` (409), `queue`, "
+        "`cancel`; empty: what the site's settings say.",
+    )
 
 
 @extend_schema_field(

@@ -22,11 +22,16 @@ returns text refuses the start, and the model is told the text."""
 run_ended = Signal()
 """Inside the transaction that ends a run. `run`, its status set."""
 
+recorded = Signal()
+"""Inside the transaction that stores events. `thread`, `events`: the new `Event` rows, in order."""
+
 committed = Signal()
 """After a commit that stored events. `thread_id`, `run_id`, `seq` (the newest), `types`."""
 
 progressed = Signal()
-"""At once, from inside a working node or tool, never stored. `thread_id`, `run_id`, `type`, `data`."""
+"""At once, from inside a working node or tool, never stored. `thread_id`, `run_id`, `type`,
+`data`.
+"""
 
 counted = Signal()
 """Something an operator counts. `name` (without the prefix), `value`, `attributes`."""

@@ -5,11 +5,13 @@ path("api/v1/", include((agentruntime.urls.urlpatterns, "agentruntime"), namespa
 
 from rest_framework.routers import SimpleRouter
 
-from agentruntime import views
+from agentruntime import token_views, views, webhook_views
 
 router = SimpleRouter(use_regex_path=False)
 router.register("threads", views.ThreadViewSet, basename="thread")
 router.register("runs", views.RunViewSet, basename="run")
 router.register("interrupts", views.InterruptViewSet, basename="interrupt")
+router.register("tokens", token_views.TokenViewSet, basename="token")
+router.register("webhooks", webhook_views.WebhookViewSet, basename="webhook")
 
 urlpatterns = router.urls

@@ -76,9 +76,7 @@ class ThreadViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, _Base, Eve
     def create(self, request: Request) -> Response:
         """Make an empty thread."""
         given = self.read_command(bodies.CreateThread)
-        thread = Thread.objects.create(
-            user=request.user, tenant=tenant_of(request.user), title=given["title"]
-        )
+        thread = Thread.objects.create(user=request.user, tenant=tenant_of(request.user), **given)
         return Response(bodies.ThreadDetailBody(thread).data, 201)
 
     @extend_schema(responses={204: OpenApiResponse(description="It is gone."), **ERRORS})
@@ -145,6 +143,18 @@ class ThreadViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, _Base, Eve
             idempotency_key=request.headers.get("Idempotency-Key"),
         )
         return self.show_run(run.pk, 200 if run.was_started_before else 201)
+
+    @extend_schema(request=bodies.ForkThread, responses={201: bodies.ThreadDetailBody, **ERRORS})
+    @action(detail=True, methods=["post"])
+    def fork(self, request: Request, pk: uuid.UUID) -> Response:
+        """Make a new thread from a checkpoint. Questions are asked anew; no decision travels."""
+        thread = self.get_object()
+        given = self.read_command(bodies.ForkThread)
+        run = lifecycle.fork_thread(
+            thread_id=thread.pk, version=given["version"], user=request.user
+        )
+        made = Thread.objects.get(pk=run.thread_id)
+        return Response(bodies.ThreadDetailBody(made).data, 201)
 
 
 class RunViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, _Base, EventsMixin):

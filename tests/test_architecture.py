@@ -57,7 +57,9 @@ ROWS: list[set[str]] = [
         "agentruntime.health",
         "agentruntime.management",
         "agentruntime.pages",
+        "agentruntime.token_views",
         "agentruntime.views",
+        "agentruntime.webhook_views",
     },
     {"agentruntime.event_views", "agentruntime.middleware", "agentruntime.socket_gate"},
     {"agentruntime.api_docs", "agentruntime.streams"},
@@ -71,8 +73,9 @@ ROWS: list[set[str]] = [
         "agentruntime.throttles",
     },
     {"agentruntime.credentials"},
-    {"agentruntime.stored_events", "agentruntime.tokens"},
-    {"agentruntime.events", "agentruntime.logs", "agentruntime.metrics"},
+    {"agentruntime.tokens"},
+    {"agentruntime.events", "agentruntime.logs", "agentruntime.metrics", "agentruntime.webhooks"},
+    {"agentruntime.outbound", "agentruntime.stored_events"},
     {"agentruntime.demo"},
     {"agentruntime.lifecycle"},
     {
@@ -104,6 +107,8 @@ ONLY: dict[str, set[str]] = {
 # What is stored speaks of values, never of how a graph is put together.
 OF_THE_GRAPH_MODELS_IMPORT = {"agentruntime.graph.messages", "agentruntime.graph.json_values"}
 OF_AGENTRUNTIME_APPROVALS_IMPORT = {
+    "agentruntime.credentials",  # who stands behind a websocket is looked up in one place
+    "agentruntime.outbound",  # the guard of calls to foreign addresses is not written twice
     "agentruntime.conf",  # which fields are secret, and what a token may do, is said once
     "agentruntime.exceptions",
     "agentruntime.graph",

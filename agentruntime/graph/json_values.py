@@ -129,7 +129,9 @@ def _plain(value: Any, path: str, depth: int) -> Any:
 
 def canonical_json(value: Any) -> str:
     """Return `value` as the one text that equal values share: sorted keys, no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def digest(value: Any) -> str:

@@ -1,6 +1,8 @@
 """The verbs: one file per thing that happens to a run. These are the ones to call from outside."""
 
 from agentruntime.lifecycle.delete import delete_thread
+from agentruntime.lifecycle.fork import fork_thread
+from agentruntime.lifecycle.line import let_next_in
 from agentruntime.lifecycle.recover import recover_runs, retry_run
 from agentruntime.lifecycle.resume import resume_run
 from agentruntime.lifecycle.start import start_run
@@ -9,6 +11,8 @@ from agentruntime.lifecycle.wait import wait_for_run
 
 __all__ = [
     "delete_thread",
+    "fork_thread",
+    "let_next_in",
     "recover_runs",
     "resume_run",
     "retry_run",

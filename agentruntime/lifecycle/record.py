@@ -16,7 +16,7 @@ from agentruntime.exceptions import StaleState
 from agentruntime.graph.masking import mask
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.models import Checkpoint, Event, Message, Thread
-from agentruntime.signals import committed
+from agentruntime.signals import committed, recorded
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,9 @@ class Pen:
     def expect(self, version: int) -> None:
         """Raise `StaleState` unless the thread's head is at `version`."""
         if self.thread.head_version != version:
-            raise StaleState(thread=self.thread.pk, expected=version, found=self.thread.head_version)
+            raise StaleState(
+                thread=self.thread.pk, expected=version, found=self.thread.head_version
+            )
 
     def append(self, step: StepRecord, token: int) -> None:
         """Add a checkpoint at the head version + 1 with its messages, and tell of the messages."""
@@ -98,6 +100,7 @@ class Pen:
         Message.objects.bulk_create(self._messages)
         Event.objects.bulk_create(self._events)
         self.thread.save_counters()
+        recorded.send(sender=None, thread=self.thread, events=self._events)
         news = {
             "thread_id": self.thread.pk,
             "run_id": self.run_id,
@@ -144,7 +147,8 @@ def tell(
 
 def _news(message: MessageValue) -> dict[str, Any]:
     calls = [
-        {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls
+        {"id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
     ]
     return {
         "id": message.id,

@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import IntegrityError
 from pydantic import ValidationError
 
+from agentruntime.conf import runtime_settings
 from agentruntime.dispatch import ring_after_commit
 from agentruntime.exceptions import (
     AgentRuntimeError,
     IdempotencyConflict,
+    IllegalTransition,
     InvalidInput,
+    RunNotFound,
     ThreadBusy,
     ThreadNotFound,
 )
-from agentruntime.graph import State, StateGraph, get_graph
+from agentruntime.graph import StateGraph, get_graph
 from agentruntime.graph.definition import START
 from agentruntime.graph.json_values import NotJson, canonical_json, check_json, digest
 from agentruntime.graph.messages import Message as MessageValue
-from agentruntime.graph.state import dump_state, first_problem, join_update, load_state, state_fields
+from agentruntime.graph.state import (
+    dump_state,
+    first_problem,
+    join_update,
+    load_state,
+    state_fields,
+)
 from agentruntime.lifecycle.history import close_open_calls, last_turn
 from agentruntime.lifecycle.record import Pen, StepRecord
 from agentruntime.lifecycle.settings import check_config
-from agentruntime.models import Checkpoint, Run, Thread
+from agentruntime.lifecycle.stop import stop_run
+from agentruntime.models import BusyPolicy, Checkpoint, Run, Thread
 from agentruntime.models.transactions import durably
+
+WITHDRAWN = "it was withdrawn: another message came in its place"
 
 
 @dataclass(frozen=True)
@@ -65,7 +78,12 @@ def start_run(
     definition = get_graph(graph)
     messages, update = read_input(input)
     scope = f"{tenant}/{getattr(user, 'pk', None) or ''}"
-    asked = {"graph": graph, "input": _plain(input), "thread": str(thread_id or ""), "config": check_config(config)}
+    asked = {
+        "graph": graph,
+        "input": _plain(input),
+        "thread": str(thread_id or ""),
+        "config": check_config(config),
+    }
     request = _Request(
         graph=definition,
         messages=messages,
@@ -78,6 +96,7 @@ def start_run(
         scope=scope,
         digest=digest(asked),
     )
+    _make_way(request)
     try:
         return durably(lambda: _start(request))
     except IntegrityError:  # somebody else was first with the key or on the thread: look again
@@ -161,25 +180,76 @@ def _start(request: _Request) -> Run:
     thread = _thread_for(request)
     busy = Run.objects.active().filter(thread=thread).first()
     if busy is not None:
-        raise ThreadBusy(thread=thread.pk, run=busy.pk, status=busy.status)
-    first, state = _first_step(request, thread)
-    run = Run.objects.create(
-        thread=thread,
-        user=request.user,
-        graph=request.graph.name,
-        graph_fingerprint=request.graph.fingerprint(),
-        config=request.config,
-        base_version=thread.head_version + 1,
-        idempotency_scope=request.scope if request.key else "",
-        idempotency_key=request.key,
-        request_digest=request.digest if request.key else "",
-    )
+        if not may_stand_in_line(thread):
+            raise ThreadBusy(thread=thread.pk, run=busy.pk, status=busy.status)
+        return _stand_in_line(request, thread)
+    first = first_step(request.graph, request.messages, request.update, thread)
+    run = _create(request, thread, base_version=thread.head_version + 1)
     pen = Pen(thread, run.pk)
     pen.tell("run.queued", graph=run.graph)
     pen.append(first, token=0)
     pen.save()
     run.was_started_before = False
     ring_after_commit(run.pk)
+    return run
+
+
+def policy_of(thread: Thread) -> str:
+    """Return what a message does that comes while this thread is busy."""
+    return thread.on_busy or runtime_settings().BUSY_POLICY
+
+
+def may_stand_in_line(thread: Thread) -> bool:
+    """Say whether one more run may wait for the thread."""
+    if policy_of(thread) == BusyPolicy.REJECT:
+        return False
+    waiting = Run.objects.in_line().filter(thread=thread).count()
+    return waiting < runtime_settings().MAX_IN_LINE
+
+
+def _create(request: _Request, thread: Thread, **more: Any) -> Run:
+    return Run.objects.create(
+        thread=thread,
+        user=request.user,
+        graph=request.graph.name,
+        graph_fingerprint=request.graph.fingerprint(),
+        config=request.config,
+        idempotency_scope=request.scope if request.key else "",
+        idempotency_key=request.key,
+        request_digest=request.digest if request.key else "",
+        **more,
+    )
+
+
+def _make_way(request: _Request) -> None:
+    """Where the thread says so, end the run that is in the way of this one."""
+    thread = Thread.objects.filter(pk=request.thread_id).first()
+    if thread is None or policy_of(thread) != BusyPolicy.CANCEL:
+        return
+    mine = request.user is None or thread.user_id == request.user.pk
+    key = {"idempotency_scope": request.scope, "idempotency_key": request.key}
+    if not mine or (request.key and Run.objects.filter(**key).exists()):
+        return
+    for busy in Run.objects.active().filter(thread=thread):
+        with suppress(IllegalTransition, RunNotFound):  # it has ended meanwhile
+            stop_run(run_id=busy.pk, why=WITHDRAWN)
+
+
+def _stand_in_line(request: _Request, thread: Thread) -> Run:
+    first_step(request.graph, request.messages, request.update, thread)  # refused now, if at all
+    kept = {
+        "messages": [one.model_dump(mode="json") for one in request.messages],
+        "update": request.update,
+    }
+    try:
+        check_json(kept, path="input")
+    except NotJson as error:
+        raise InvalidInput(reason=str(error)) from None
+    run = _create(request, thread, is_in_line=True, kept_input=kept)
+    pen = Pen(thread, run.pk)
+    pen.tell("run.queued", graph=run.graph, in_line=True)
+    pen.save()
+    run.was_started_before = False
     return run
 
 
@@ -195,18 +265,25 @@ def _thread_for(request: _Request) -> Thread:
     return thread
 
 
-def _first_step(request: _Request, thread: Thread) -> tuple[StepRecord, State]:
-    """The input as a checkpoint of its own: what it adds, and the node that it enters at."""
+def first_step(
+    graph: StateGraph, messages: list[MessageValue], update: Mapping[str, Any], thread: Thread
+) -> StepRecord:
+    """Return the input as a checkpoint of its own: what it adds, and the node that it enters at.
+
+    Closes the calls that the run before left open. Raises `InvalidInput`.
+    """
     head = Checkpoint.objects.filter(thread=thread, version=thread.head_version).first()
-    known = state_fields(request.graph.state)
+    known = state_fields(graph.state)
     stored = {name: value for name, value in (head.state if head else {}).items() if name in known}
-    closing = close_open_calls(thread.pk, last_turn(thread.pk), "the run ended before it") if head else []
-    added = [message.settled(thread.pk) for message in [*closing, *request.messages]]
+    closing = (
+        close_open_calls(thread.pk, last_turn(thread.pk), "the run ended before it") if head else []
+    )
+    added = [message.settled(thread.pk) for message in [*closing, *messages]]
     try:
-        state = load_state(request.graph.state, stored, added)
-        for name, value in join_update(state, request.update).items():
+        state = load_state(graph.state, stored, added)
+        for name, value in join_update(state, update).items():
             setattr(state, name, value)
-        entry = request.graph.after(START, state)
-        return StepRecord("", entry, dump_state(state), added), state
+        entry = graph.after(START, state)
+        return StepRecord("", entry, dump_state(state), added)
     except AgentRuntimeError as error:
         raise InvalidInput(reason=str(error).rstrip(".")) from error

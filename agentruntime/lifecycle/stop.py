@@ -15,10 +15,11 @@ from agentruntime.models.transactions import durably
 WHY = "the run was stopped"
 
 
-def stop_run(*, run_id: uuid.UUID) -> Run:
+def stop_run(*, run_id: uuid.UUID, why: str = WHY) -> Run:
     """Stop a run. One that waits ends at once; one that works is told within a second.
 
-    A run that was stopped already is returned as it is. Raises `RunNotFound`, and
+    A run that was stopped already is returned as it is. `why` is what the model is told of calls
+    that were not run. Raises `RunNotFound`, and
     `IllegalTransition` for a run that ended otherwise.
     """
 
@@ -32,26 +33,39 @@ def stop_run(*, run_id: uuid.UUID) -> Run:
             if run.stop_requested_at is None:
                 run.save_fields(stop_requested_at=DatabaseTime())
             return run
-        _end_stopped(run, 0, ())
+        _end_stopped(run, 0, (), why)
         return run
 
     return durably(work)
 
 
 def end_stopped(lease: Lease, unsaved: Sequence[StepRecord] = ()) -> None:
-    """End a held run as stopped; what its last turn asked for and did not get is said to be cancelled."""
+    """End a held run as stopped; what its last turn asked for and did not get is said to be
+    cancelled.
+    """
     durably(lambda: _end_stopped(Run.held(lease), lease.fencing_token, unsaved))
 
 
-def _end_stopped(run: Run, token: int, unsaved: Sequence[StepRecord]) -> None:
+def _end_stopped(run: Run, token: int, unsaved: Sequence[StepRecord], why: str = WHY) -> None:
     with writing(run.thread_id, run.pk) as pen:
+        if run.is_in_line:  # the open calls of the thread are another run's
+            end_run(run, pen, RunStatus.STOPPED)
+            return
         for step in unsaved:
             pen.append(step, token)
         recent = [message for step in unsaved for message in step.messages]
-        turn = recent if any(one.role == "assistant" for one in recent) else [*last_turn(run.thread_id), *recent]
-        closing = [one.settled(run.thread_id) for one in close_open_calls(run.thread_id, turn, WHY)]
+        turn = (
+            recent
+            if any(one.role == "assistant" for one in recent)
+            else [*last_turn(run.thread_id), *recent]
+        )
+        closing = [one.settled(run.thread_id) for one in close_open_calls(run.thread_id, turn, why)]
         if closing:
-            state = unsaved[-1].state if unsaved else _head_state(pen.thread.pk, pen.thread.head_version)
+            state = (
+                unsaved[-1].state
+                if unsaved
+                else _head_state(pen.thread.pk, pen.thread.head_version)
+            )
             pen.append(StepRecord("", "__end__", state, closing), token)
         end_run(run, pen, RunStatus.STOPPED)
 

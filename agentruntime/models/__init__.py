@@ -29,7 +29,7 @@ from agentruntime.models.message import Message
 from agentruntime.models.rate_window import RateWindow
 from agentruntime.models.run import ACTIVE, ENDED, RETRYABLE, Lease, Run, RunStatus
 from agentruntime.models.tenancy import tenant_of
-from agentruntime.models.thread import Thread
+from agentruntime.models.thread import BusyPolicy, Thread
 from agentruntime.models.token_grant import TokenGrant
 from agentruntime.models.tool_execution import (
     SETTLED,
@@ -46,6 +46,7 @@ __all__ = [
     "RETRYABLE",
     "SETTLED",
     "UNSETTLED",
+    "BusyPolicy",
     "CallKind",
     "CallStatus",
     "Checkpoint",

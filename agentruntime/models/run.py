@@ -1,4 +1,6 @@
-"""`Run`: one push of a thread from queued to an end or a pause; and `Lease`, the right to write for it."""
+"""`Run`: one push of a thread from queued to an end or a pause; and `Lease`, the right to write
+for it.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +61,21 @@ class RunQuerySet(models.QuerySet["Run"]):
     def claimable(self) -> RunQuerySet:
         """Runs that nobody works on and that are due: queued, or running on a lapsed lease."""
         queued = Q(status=RunStatus.QUEUED) & (Q(wake_at=None) | Q(wake_at__lte=DatabaseTime()))
-        return self.filter(queued | Q(status=RunStatus.RUNNING, lease_expires_at__lt=DatabaseTime()))
+        return self.filter(
+            queued | Q(status=RunStatus.RUNNING, lease_expires_at__lt=DatabaseTime()),
+            is_in_line=False,
+        )
+
+    def in_line(self) -> RunQuerySet:
+        """Runs that wait for another one of their thread to end, the first to come first."""
+        return self.filter(status=RunStatus.QUEUED, is_in_line=True).order_by("created_at", "id")
 
 
 class Run(models.Model):
     """One push of a thread. Whoever writes for it holds its lease, and its row lock while writing.
 
-    `base_version` is the version of the checkpoint that holds its input: what the thread has gone on
+    `base_version` is the version of the checkpoint that holds its input: what the thread has gone
+    on
     since then are the run's steps. `attempts` counts the claims since the last commit.
     """
 
@@ -81,6 +91,8 @@ class Run(models.Model):
     idempotency_scope = models.CharField(max_length=64, blank=True, default="")
     idempotency_key = models.CharField(max_length=255, blank=True, default="")
     request_digest = models.CharField(max_length=64, blank=True, default="")
+    is_in_line = models.BooleanField(default=False)
+    kept_input = models.JSONField(null=True, blank=True)
     fencing_token = models.PositiveBigIntegerField(default=0)
     lease_owner = models.CharField(max_length=100, blank=True, default="")
     lease_expires_at = models.DateTimeField(null=True, blank=True)
@@ -102,7 +114,9 @@ class Run(models.Model):
         permissions = (("operate_run", "Can stop and retry runs"),)
         constraints = (
             models.UniqueConstraint(
-                fields=["thread"], condition=Q(status__in=ACTIVE), name="one_active_run_per_thread"
+                fields=["thread"],
+                condition=Q(status__in=ACTIVE, is_in_line=False),
+                name="one_active_run_per_thread",
             ),
             models.UniqueConstraint(
                 fields=["idempotency_scope", "idempotency_key"],

@@ -1,4 +1,6 @@
-"""`Thread`: one line of checkpoints, and the counters under whose row lock everything is numbered."""
+"""`Thread`: one line of checkpoints, and the counters under whose row lock everything is
+numbered.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,14 @@ from django.db import models
 
 from agentruntime.exceptions import ThreadNotFound
 from agentruntime.models.tenancy import tenant_of
+
+
+class BusyPolicy(models.TextChoices):
+    """What a message does that comes while a run of its thread waits or works."""
+
+    REJECT = "reject", "Is refused"
+    QUEUE = "queue", "Waits until that run has ended"
+    CANCEL = "cancel", "Ends that run"
 
 
 class ThreadQuerySet(models.QuerySet["Thread"]):
@@ -30,10 +40,15 @@ class Thread(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="agent_threads"
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="agent_threads",
     )
     tenant = models.CharField(max_length=100, blank=True, default="")
     title = models.CharField(max_length=200, blank=True, default="")
+    on_busy = models.CharField(max_length=6, choices=BusyPolicy, blank=True, default="")
     head_version = models.PositiveIntegerField(default=0)
     message_count = models.PositiveIntegerField(default=0)
     event_count = models.PositiveBigIntegerField(default=0)

@@ -66,7 +66,10 @@ class WebhookDelivery(models.Model):
     """One message to one endpoint; `id` is the message's id on every attempt."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    endpoint = models.ForeignKey(WebhookEndpoint, models.CASCADE, related_name="deliveries")
+    # Not held by the database: a step of a run must not fail because somebody deletes an endpoint.
+    endpoint = models.ForeignKey(
+        WebhookEndpoint, models.CASCADE, related_name="deliveries", db_constraint=False
+    )
     event_key = models.CharField(max_length=60)
     payload = models.JSONField()
     status = models.CharField(max_length=7, choices=DeliveryStatus, default=DeliveryStatus.PENDING)
@@ -103,7 +106,7 @@ class WebhookDelivery(models.Model):
         )
         if not due.update(attempts=F("attempts") + 1, due_at=DatabaseTime(for_seconds)):
             return None
-        return cls.objects.select_related("endpoint").get(pk=delivery_id)
+        return cls.objects.select_related("endpoint").filter(pk=delivery_id).first()
 
     def settle(self, status: str, answer: str, retry_in: float = 0.0) -> None:
         """Write how the attempt ended; a pending one is due again in `retry_in` seconds."""
