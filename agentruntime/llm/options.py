@@ -1,0 +1,108 @@
+"""What a model call is given to work with: providers, limits, patience. Nothing here is read from
+the environment; the caller passes it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agentruntime.exceptions import InvalidModel
+
+Kind = Literal["openai", "anthropic"]
+WELL_KNOWN: dict[str, Kind] = {"openai": "openai", "anthropic": "anthropic"}
+
+
+@dataclass(frozen=True)
+class Provider:
+    """How one provider is reached.
+
+    `kind` is the protocol it speaks: OpenAI's chat completions or Anthropic's messages. `base_url`
+    is empty for the provider's own; `headers` are added to every request. `settings` and `profile`
+    are pydantic-ai's `ModelSettings` and `ModelProfile` keys, for what has no name here.
+    `return_unknown_fields`: whether fields of an answer that no protocol names are sent back with
+    it (some providers demand it, a few refuse it). `factory(name)` makes any other model of
+    pydantic-ai instead; then only `settings` is used.
+    """
+
+    kind: Kind = "openai"
+    api_key: str = field(default="", repr=False)
+    base_url: str = ""
+    organization: str = ""
+    project: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    profile: Mapping[str, Any] = field(default_factory=dict)
+    return_unknown_fields: bool = True
+    factory: Callable[[str], Any] | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown: the key, and the values of the headers."""
+        return tuple(value for value in (self.api_key, *self.headers.values()) if len(value) > 3)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Providers by the name that stands before the colon, and limits. Times are in seconds.
+
+    `max_tokens` bounds the output of one answer (None: the provider's own bound); `attempts` is how
+    often one model is asked at most, `empty_attempts` how often if all it says is nothing;
+    `first_wait` doubles with each attempt up to `longest_wait`, and a provider that asks for more
+    patience than `longest_wait` is not waited for; `connect_timeout` and `silence_timeout` bound
+    the time until a connection stands and between two bytes; `proxy` is an address or empty.
+    `real_requests=False` lets no request leave this machine.
+    """
+
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+    max_tokens: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    attempts: int = 4
+    empty_attempts: int = 2
+    first_wait: float = 0.5
+    longest_wait: float = 60.0
+    connect_timeout: float = 10.0
+    silence_timeout: float = 300.0
+    proxy: str = ""
+    real_requests: bool = True
+
+    def provider(self, model: ModelName) -> Provider:
+        """Return the provider of `model`; raises `InvalidModel` where there is none or no key."""
+        found = self.providers.get(model.provider)
+        if found is None:
+            known = ", ".join(sorted(self.providers)) or "none"
+            raise _invalid(str(model), f"no provider is {model.provider!r}; there are: {known}")
+        if not found.api_key and not found.base_url and found.factory is None:
+            raise _invalid(str(model), f"the provider {model.provider!r} has no API key")
+        return found
+
+
+@dataclass(frozen=True)
+class ModelName:
+    """`provider:name`, as it is written in a graph."""
+
+    provider: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.name}"
+
+
+def read_model_names(text: str) -> tuple[ModelName, ...]:
+    """Return the chain that `text` names: `provider:name`, or several with commas between them.
+
+    The first is asked; the next one only where the one before it could not answer. A name may hold
+    colons and slashes (`local:llama3:8b`). Raises `InvalidModel`.
+    """
+    chain = []
+    for part in text.split(","):
+        provider, colon, name = part.strip().partition(":")
+        if not (provider.strip() and colon and name.strip()):
+            raise _invalid(text, "a model is written provider:name, a chain with commas between")
+        chain.append(ModelName(provider.strip(), name.strip()))
+    return tuple(chain)
+
+
+def _invalid(model: str, problem: str) -> InvalidModel:
+    return InvalidModel(model=model, problem=problem, attempts=0)
