@@ -45,7 +45,10 @@ class Sweeper(Middleware):
                     if stop.is_set() or not places.acquire(blocking=False):
                         break
                     threading.Thread(
-                        target=self._take_up, args=(run_id, places), name="agentruntime-run", daemon=True
+                        target=self._take_up,
+                        args=(run_id, places),
+                        name="agentruntime-run",
+                        daemon=True,
                     ).start()
             except Exception as error:  # a sweep that fails is tried again, for ever
                 noticed.send(
@@ -79,9 +82,9 @@ class Connections(Middleware):
 broker = make_broker(Sweeper(), Connections())
 
 
-@dramatiq.actor(
-    broker=broker, actor_name=ACTOR, queue_name=runtime_settings().QUEUE_NAME
-)
+@dramatiq.actor(broker=broker, actor_name=ACTOR, queue_name=runtime_settings().QUEUE_NAME)
 def execute_run(run_id: str) -> None:
-    """Work on a run until it pauses, ends, or its time slice is over. Errors end in the run's row."""
+    """Work on a run until it pauses, ends, or its time slice is over. Errors end in the run's
+    row.
+    """
     execute(uuid.UUID(run_id))

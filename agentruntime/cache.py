@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import suppress
 from typing import Any
 
 from django.core.cache import caches
@@ -21,12 +22,10 @@ def _key(thread_id: uuid.UUID, version: int, part: str) -> str:
 def remember(thread_id: uuid.UUID, version: int, entry: dict[str, Any], part: str = "head") -> None:
     """Keep a JSON-like entry for this version of the thread. Never raises."""
     settings = runtime_settings()
-    try:
+    with suppress(Exception):  # a cache that is down costs time, nothing else
         caches[settings.CACHE_ALIAS].set(
             _key(thread_id, version, part), json.dumps(entry), settings.CACHE_SECONDS
         )
-    except Exception:  # noqa: S110 - a cache that is down costs time, nothing else
-        pass
 
 
 def recall(thread_id: uuid.UUID, version: int, part: str = "head") -> dict[str, Any] | None:
@@ -37,11 +36,3 @@ def recall(thread_id: uuid.UUID, version: int, part: str = "head") -> dict[str, 
     except Exception:
         return None
     return entry if isinstance(entry, dict) else None
-
-
-def forget(thread_id: uuid.UUID, version: int, part: str = "head") -> None:
-    """Drop an entry. Never raises."""
-    try:
-        caches[runtime_settings().CACHE_ALIAS].delete(_key(thread_id, version, part))
-    except Exception:  # noqa: S110 - it expires by itself
-        pass

@@ -18,7 +18,8 @@ def times_nest(**_: Any) -> list[Any]:
     if conf.LEASE_SECONDS < 2 * conf.BEAT_SECONDS:
         found.append(
             Error(
-                "AGENTRUNTIME: LEASE_SECONDS is less than twice BEAT_SECONDS: one late beat loses the run.",
+                "AGENTRUNTIME: LEASE_SECONDS is less than twice BEAT_SECONDS: "
+                "one late beat loses the run.",
                 id="agentruntime.E001",
             )
         )

@@ -1,4 +1,6 @@
-"""Ringing the doorbell: telling some worker that a run waits. May fail; the sweep does not need it."""
+"""Ringing the doorbell: telling some worker that a run waits. May fail; the sweep does not need
+it.
+"""
 
 from __future__ import annotations
 
@@ -34,5 +36,8 @@ def ring(run_id: uuid.UUID) -> None:
         dramatiq.get_broker().enqueue(message)
     except Exception as error:  # whatever a broker raises, the run is in the database
         noticed.send(
-            sender=None, level="warning", event="doorbell failed", facts={"run": str(run_id), "error": repr(error)}
+            sender=None,
+            level="warning",
+            event="doorbell failed",
+            facts={"run": str(run_id), "error": repr(error)},
         )

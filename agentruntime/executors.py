@@ -72,7 +72,9 @@ class _Threads:
             return
         jobs = SimpleQueue()
         jobs.put(job)
-        threading.Thread(target=self._serve, args=(jobs,), name="agentruntime-work", daemon=True).start()
+        threading.Thread(
+            target=self._serve, args=(jobs,), name="agentruntime-work", daemon=True
+        ).start()
 
     def _serve(self, jobs: SimpleQueue[Callable[[], None]]) -> None:
         while True:
@@ -95,7 +97,9 @@ class _Loop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="agentruntime-loop", daemon=True).start()
+        threading.Thread(
+            target=self.loop.run_forever, name="agentruntime-loop", daemon=True
+        ).start()
 
     def answers(self, seconds: float) -> bool:
         answered = threading.Event()
@@ -180,7 +184,9 @@ def start_async(
 
 
 def run_beside(fn: Callable[[], Any]) -> Any:
-    """Run `fn` in a thread and wait for it: for database work that is asked for on an event loop."""
+    """Run `fn` in a thread and wait for it: for database work that is asked for on an event
+    loop.
+    """
     inbox: SimpleQueue[Work] = SimpleQueue()
     work = start(fn, inbox)
     inbox.get()

@@ -13,9 +13,18 @@ logger = logging.getLogger("agentruntime")
 
 
 @receiver(noticed, dispatch_uid="agentruntime.logs")
-def write_line(*, level: str, event: str, facts: dict[str, Any], exc_info: Any = None, **_: Any) -> None:
-    """Write one line: what happened, then `name=value` for each fact, control characters escaped."""
+def write_line(
+    *, level: str, event: str, facts: dict[str, Any], exc_info: Any = None, **_: Any
+) -> None:
+    """Write one line: what happened, then `name=value` for each fact, control characters
+    escaped.
+    """
     told = " ".join(f"{name}={str(value)!r}" for name, value in facts.items())
     logger.log(
-        logging.getLevelName(level.upper()), "%s %s", event, told, exc_info=exc_info, extra={"facts": facts}
+        logging.getLevelName(level.upper()),
+        "%s %s",
+        event,
+        told,
+        exc_info=exc_info,
+        extra={"facts": facts},
     )

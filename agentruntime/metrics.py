@@ -1,4 +1,6 @@
-"""Counters and histograms through the OpenTelemetry API; without an SDK they cost next to nothing."""
+"""Counters and histograms through the OpenTelemetry API; without an SDK they cost next to
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def _instrument(name: str) -> Any:
 
 
 @receiver(counted, dispatch_uid="agentruntime.metrics")
-def count(*, name: str, value: float = 1, attributes: dict[str, Any] | None = None, **_: Any) -> None:
+def count(
+    *, name: str, value: float = 1, attributes: dict[str, Any] | None = None, **_: Any
+) -> None:
     """Add to the counter `name`, or record `value` in its histogram."""
     instrument = _instrument(name)
     if name in HISTOGRAMS:

@@ -1,4 +1,6 @@
-"""Open questions in the admin: what is known, and a form for the answer where one is wanted here."""
+"""Open questions in the admin: what is known, and a form for the answer where one is wanted
+here.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ class OutcomeForm(forms.Form):
         label=gettext_lazy("What happened?"),
         widget=forms.RadioSelect,
         choices=(
-            ("succeeded", gettext_lazy("It happened: record the result below, do not run it again")),
+            (
+                "succeeded",
+                gettext_lazy("It happened: record the result below, do not run it again"),
+            ),
             ("failed", gettext_lazy("It did not happen: tell the model so, do not run it again")),
             ("retry", gettext_lazy("It did not happen: run it again, with the same key")),
         ),
@@ -64,7 +69,10 @@ class OutcomeForm(forms.Form):
         if outcome == "retry":
             return {"outcome": outcome}
         if outcome == "failed":
-            return {"outcome": outcome, "error": detail or _("a person found that it did not take effect")}
+            return {
+                "outcome": outcome,
+                "error": detail or _("a person found that it did not take effect"),
+            }
         try:
             return {"outcome": outcome, "result": read_json(detail) if detail else None}
         except NotJson:
@@ -100,7 +108,9 @@ class InterruptAdmin(Window):
             *super().get_urls(),
         ]
 
-    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
+    def change_view(
+        self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
         row = self.get_object(request, object_id)
         extra = dict(kwargs.get("extra_context") or {})
         extra["may_answer"] = (
@@ -114,16 +124,22 @@ class InterruptAdmin(Window):
 
     def answer_view(self, request: HttpRequest, interrupt_id: Any) -> HttpResponse:
         """Show what is known of a question and take its answer; a lost race is a message."""
-        row = Interrupt.objects.select_related("run", "tool_execution").filter(pk=interrupt_id).first()
+        row = (
+            Interrupt.objects.select_related("run", "tool_execution")
+            .filter(pk=interrupt_id)
+            .first()
+        )
         if row is None or row.kind == InterruptKind.APPROVAL:
             raise Http404
         if not self.has_answer_permission(request):
             return HttpResponse(_("You may not answer questions of runs."), status=403)
         kind = OutcomeForm if row.kind == InterruptKind.OUTCOME else AnswerForm
         form = kind(request.POST or None)
-        if request.method == "POST" and form.is_valid():
-            if self._answer(request, row, form):
-                return HttpResponseRedirect(reverse("admin:agentruntime_interrupt_change", args=[row.pk]))
+        sent = request.method == "POST" and form.is_valid()
+        if sent and self._answer(request, row, form):
+            return HttpResponseRedirect(
+                reverse("admin:agentruntime_interrupt_change", args=[row.pk])
+            )
         context = {
             **self.admin_site.each_context(request),
             "title": row.message or row.get_kind_display(),

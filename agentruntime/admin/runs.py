@@ -49,7 +49,10 @@ class ThreadAdmin(Window):
     def rows(self, thread: Thread) -> SafeString:
         return _links(thread__id__exact=thread.pk)
 
-    @admin.action(description=gettext_lazy("Delete threads with all that belongs to them"), permissions=["erase"])
+    @admin.action(
+        description=gettext_lazy("Delete threads with all that belongs to them"),
+        permissions=["erase"],
+    )
     def delete_threads(self, request: HttpRequest, queryset: QuerySet[Thread]) -> None:
         for thread in queryset:
             delete_thread(thread_id=thread.pk)
@@ -62,7 +65,16 @@ class ThreadAdmin(Window):
 
 @admin.register(Run)
 class RunAdmin(Window):
-    list_display = ("short_id", "graph", "status", "user", "error_code", "lease", "created_at", "finished_at")
+    list_display = (
+        "short_id",
+        "graph",
+        "status",
+        "user",
+        "error_code",
+        "lease",
+        "created_at",
+        "finished_at",
+    )
     list_filter = ("status", "graph", "error_code")
     search_fields = ("=id", "=thread__id", "user__username")
     list_select_related = ("user",)
@@ -106,15 +118,24 @@ class RunAdmin(Window):
                 self.message_user(request, str(error), messages.WARNING)
             else:
                 self.log_change(request, run, done)
-                self.message_user(request, _("Run %(run)s: %(done)s.") % {"run": str(run.pk)[:8], "done": done})
+                self.message_user(
+                    request, _("Run %(run)s: %(done)s.") % {"run": str(run.pk)[:8], "done": done}
+                )
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm(OPERATE))
 
     def get_urls(self) -> list[Any]:
         verbs = [
-            path(f"<uuid:run_id>/{name}/", self.admin_site.admin_view(require_POST(view)), name=f"agentruntime_run_{name}")
-            for name, view in (("stop", self._view(stop_run, _("stopped"))), ("retry", self._view(retry_run, _("queued again"))))
+            path(
+                f"<uuid:run_id>/{name}/",
+                self.admin_site.admin_view(require_POST(view)),
+                name=f"agentruntime_run_{name}",
+            )
+            for name, view in (
+                ("stop", self._view(stop_run, _("stopped"))),
+                ("retry", self._view(retry_run, _("queued again"))),
+            )
         ]
         return [*verbs, *super().get_urls()]
 
@@ -127,7 +148,9 @@ class RunAdmin(Window):
 
         return view
 
-    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
+    def change_view(
+        self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
         run = self.get_object(request, object_id)
         extra = kwargs.setdefault("extra_context", {}) or {}
         may = self.has_operate_permission(request)
@@ -138,7 +161,12 @@ class RunAdmin(Window):
 
 
 def _links(thread_id: Any = None, **filters: Any) -> SafeString:
-    models = [(ToolExecution, _("tool calls")), (Interrupt, _("questions")), (Event, _("events")), (Checkpoint, _("checkpoints"))]
+    models = [
+        (ToolExecution, _("tool calls")),
+        (Interrupt, _("questions")),
+        (Event, _("events")),
+        (Checkpoint, _("checkpoints")),
+    ]
     links: list[Any] = [link_to_list(model, text, **filters) for model, text in models]
     if thread_id is None:
         links = [
@@ -147,5 +175,9 @@ def _links(thread_id: Any = None, **filters: Any) -> SafeString:
             *links,
         ]
     else:
-        links = [link_to(Thread(pk=thread_id), _("thread")), link_to_list(Message, _("messages"), thread__id__exact=thread_id), *links]
+        links = [
+            link_to(Thread(pk=thread_id), _("thread")),
+            link_to_list(Message, _("messages"), thread__id__exact=thread_id),
+            *links,
+        ]
     return format_html_join(" · ", "{}", ((link,) for link in links))

@@ -111,7 +111,16 @@ class MessageAdmin(Window):
 
 @admin.register(ToolExecution)
 class ToolExecutionAdmin(Window):
-    list_display = ("id", "tool", "status", "effect", "attempts", "run_link", "created_at", "finished_at")
+    list_display = (
+        "id",
+        "tool",
+        "status",
+        "effect",
+        "attempts",
+        "run_link",
+        "created_at",
+        "finished_at",
+    )
     list_filter = ("status", "effect", "tool")
     json_fields = ("arguments", "requested_arguments", "result", "state_update", "error")
     search_fields = ("=thread__id", "=run__id", "=call_key")

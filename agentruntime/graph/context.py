@@ -1,4 +1,6 @@
-"""What the runtime gives to user code (`Context`), and what `interrupt()` and `once()` ask of it."""
+"""What the runtime gives to user code (`Context`), and what `interrupt()` and `once()` ask of
+it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Context(Protocol):
     def emit(self, data: Any) -> None:
         """Tell watchers something now. Not stored, never the truth, lost if nobody watches."""
 
-    async def complete(self, model: str, messages: Sequence[Message], tools: Sequence[Any]) -> Message:
+    async def complete(
+        self, model: str, messages: Sequence[Message], tools: Sequence[Any]
+    ) -> Message:
         """Ask the model named `provider:name` and return its answer as an assistant message."""
 
 

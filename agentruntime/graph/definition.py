@@ -154,7 +154,9 @@ class StateGraph:
         return {name: made for node in nodes for name, made in node.tools.items()}
 
     def fingerprint(self) -> str:
-        """A digest of the shape: nodes, edges, state fields, tools. Another shape, another digest."""
+        """A digest of the shape: nodes, edges, state fields, tools. Another shape, another
+        digest.
+        """
         return digest(
             {
                 "nodes": sorted(self.nodes),
@@ -169,6 +171,6 @@ class StateGraph:
 def takes_context(node: Callable[..., Any]) -> bool:
     """Say whether a node wants `ctx` as its second parameter."""
     parameters = list(inspect.signature(node).parameters.values())
-    return len(parameters) > 1 and parameters[1].default is inspect.Parameter.empty or any(
+    return (len(parameters) > 1 and parameters[1].default is inspect.Parameter.empty) or any(
         parameter.name == "ctx" for parameter in parameters
     )

@@ -20,7 +20,8 @@ def interrupt(payload: Any, *, message: str = "", response_schema: Any = None) -
 
 
 def once(name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run `fn(*args, **kwargs)` at most once per node call or tool call; return its recorded result.
+    """Run `fn(*args, **kwargs)` at most once per node call or tool call; return its recorded
+    result.
 
     The result must be JSON. If a worker died inside `fn`, whether it took effect is unknown and a
     person is asked, as for a tool of effect "once". With an async `fn`, await what this returns.

@@ -1,4 +1,6 @@
-"""What a model reads and writes: `Message` and `ToolCall`, frozen, in the words of the model APIs."""
+"""What a model reads and writes: `Message` and `ToolCall`, frozen, in the words of the model
+APIs.
+"""
 
 from __future__ import annotations
 

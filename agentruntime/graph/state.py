@@ -50,7 +50,9 @@ class StateField:
         return self.check(self.reducer(current, update) if self.reducer else update)
 
     def dump(self, value: Any) -> Any:
-        """Return `value` as plain JSON; raises `StateNotStorable` if it would not come back equal."""
+        """Return `value` as plain JSON; raises `StateNotStorable` if it would not come back
+        equal.
+        """
         try:
             text = self.adapter.dump_json(value)
             stored = json.loads(text)
@@ -113,7 +115,9 @@ def join_update(state: State, update: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dump_state(state: State) -> dict[str, Any]:
-    """Return the fields of `state`, without its messages, as plain JSON; raises `StateNotStorable`."""
+    """Return the fields of `state`, without its messages, as plain JSON; raises
+    `StateNotStorable`.
+    """
     return {
         name: field.dump(getattr(state, name)) for name, field in state_fields(type(state)).items()
     }

@@ -255,7 +255,9 @@ def _parameters_model(fn: Callable[..., Any], name: str) -> type[BaseModel]:
 
 def _summary(fn: Any) -> str:
     text = inspect.cleandoc(fn.__doc__ or "")
-    return re.split(r"\n\s*(?:Args|Arguments|Parameters|Returns|Raises):|\n\s*:param ", text)[0].strip()
+    return re.split(r"\n\s*(?:Args|Arguments|Parameters|Returns|Raises):|\n\s*:param ", text)[
+        0
+    ].strip()
 
 
 def parameter_descriptions(fn: Any) -> dict[str, str]:
@@ -264,6 +266,8 @@ def parameter_descriptions(fn: Any) -> dict[str, str]:
     found = dict(re.findall(r":param (?:\w+ )?(\w+):\s*(.+)", text))
     section = re.search(r"(?:^|\n)(?:Args|Arguments|Parameters):\n((?:[ \t]+.*\n?|\n)+)", text)
     if section:
-        for name, line in re.findall(r"^[ \t]+(\w+)(?: \([^)]*\))?:\s*(.+)$", section[1], re.MULTILINE):
+        for name, line in re.findall(
+            r"^[ \t]+(\w+)(?: \([^)]*\))?:\s*(.+)$", section[1], re.MULTILINE
+        ):
             found[name] = line.strip()
     return found

@@ -1,4 +1,6 @@
-"""Deleting a thread: everything of it goes, its questions are closed, a late write leaves nothing."""
+"""Deleting a thread: everything of it goes, its questions are closed, a late write leaves
+nothing.
+"""
 
 from __future__ import annotations
 

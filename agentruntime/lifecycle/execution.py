@@ -98,7 +98,9 @@ class Execution:
         run = self._progress.run
         progressed.send(sender=None, thread_id=run.thread_id, run_id=run.pk, type=kind, data=data)
 
-    async def complete(self, model: str, messages: Sequence[Message], tools: Sequence[Any]) -> Message:
+    async def complete(
+        self, model: str, messages: Sequence[Message], tools: Sequence[Any]
+    ) -> Message:
         return await ask_model(
             model,
             messages,

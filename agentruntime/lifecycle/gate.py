@@ -1,4 +1,6 @@
-"""The question before a call: who must say yes to exactly this, and whether that yes still covers it."""
+"""The question before a call: who must say yes to exactly this, and whether that yes still covers
+it.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def call_digest(row: ToolExecution, arguments: dict[str, Any], expires_at: str |
     )
 
 
-def standing_of(progress: Progress, row: ToolExecution, tool: Tool, asked: list[Interrupt]) -> Standing:
+def standing_of(
+    progress: Progress, row: ToolExecution, tool: Tool, asked: list[Interrupt]
+) -> Standing:
     """Say where a gated call stands, given the approvals asked for it so far, oldest first."""
     live = [one for one in asked if one.status != InterruptStatus.CANCELLED]
     if not live:
@@ -65,13 +69,17 @@ def standing_of(progress: Progress, row: ToolExecution, tool: Tool, asked: list[
     return _answered(progress, row, tool, asked, last)
 
 
-def _superseded(progress: Progress, row: ToolExecution, tool: Tool, asked: list[Interrupt]) -> Standing:
+def _superseded(
+    progress: Progress, row: ToolExecution, tool: Tool, asked: list[Interrupt]
+) -> Standing:
     row.tool_fingerprint = tool.fingerprint
     row.save_fields(tool_fingerprint=tool.fingerprint)
     try:
         tool.load_arguments(row.arguments)
     except InvalidArguments as error:
-        return Standing(refused=Outcome(CallStatus.FAILED, error={"code": error.code, "detail": str(error)}))
+        return Standing(
+            refused=Outcome(CallStatus.FAILED, error={"code": error.code, "detail": str(error)})
+        )
     return Standing(question=approval_question(progress, row, tool, len(asked)))
 
 
@@ -90,7 +98,9 @@ def _answered(
     return Standing(allowed=last)
 
 
-def approval_question(progress: Progress, row: ToolExecution, tool: Tool, occurrence: int) -> Question:
+def approval_question(
+    progress: Progress, row: ToolExecution, tool: Tool, occurrence: int
+) -> Question:
     """The approval to ask for: the call as it will run, and a snapshot of the rule."""
     rule = tool.approval or ApprovalRule()
     values = tool.load_arguments(row.arguments)
@@ -134,9 +144,9 @@ def _same_question(interrupt: Interrupt) -> Question:
 def _expiry(after: timedelta | None) -> datetime | None:
     if after is None:
         return None
-    moment: datetime = (
-        ToolExecution.objects.annotate(now=DatabaseTime(after.total_seconds())).values_list("now", flat=True)[:1][0]
-    )
+    moment: datetime = ToolExecution.objects.annotate(
+        now=DatabaseTime(after.total_seconds())
+    ).values_list("now", flat=True)[:1][0]
     return moment.replace(microsecond=0)
 
 
@@ -182,18 +192,27 @@ def declined(answer: dict[str, Any]) -> Outcome:
     """The outcome of a call that a person declined."""
     by, reason = answer.get("by") or "a person", (answer.get("reason") or "").strip()
     told = f"declined by {by}: {reason}" if reason else f"declined by {by}, without a reason"
-    return Outcome(CallStatus.DECLINED, error={"code": "CALL_DECLINED_001", "detail": f"{told}. Nothing was done."})
+    return Outcome(
+        CallStatus.DECLINED,
+        error={"code": "CALL_DECLINED_001", "detail": f"{told}. Nothing was done."},
+    )
 
 
 def expired(row: ToolExecution) -> Outcome:
     """The outcome of a call that nobody answered for in time."""
-    detail = "the approval expired, nobody answered in time (this is no refusal). Nothing was done: not executed."
+    detail = (
+        "the approval expired, nobody answered in time (this is no refusal). Nothing was done: "
+        "not executed."
+    )
     return Outcome(CallStatus.CANCELLED, error={"code": "CALL_EXPIRED_001", "detail": detail})
 
 
 def refused(why: str) -> Outcome:
     """The outcome of a call that was approved, and refused when it was about to start."""
-    detail = f"the call was approved, but refused right before it started: {readable(why, 500)}. Nothing was done."
+    detail = (
+        "the call was approved, but refused right before it started: "
+        f"{readable(why, 500)}. Nothing was done."
+    )
     return Outcome(CallStatus.DECLINED, error={"code": "CALL_REFUSED_001", "detail": detail})
 
 
@@ -210,5 +229,3 @@ def check_edit(interrupt: Interrupt, arguments: dict[str, Any]) -> tuple[dict[st
         raise InvalidArguments(tool=row.tool, reason="the tool is gone")
     _, stored = with_policy(tool).read_arguments(arguments)
     return stored, call_digest(row, stored, interrupt.payload["expires_at"])
-
-

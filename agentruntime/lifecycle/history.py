@@ -44,7 +44,9 @@ def load_messages(thread_id: uuid.UUID, after: int = 0) -> list[MessageValue]:
 def last_turn(thread_id: uuid.UUID) -> list[MessageValue]:
     """Return the last assistant message of a thread and what follows it."""
     rows: list[Message] = []
-    for row in Message.objects.filter(thread_id=thread_id).order_by("-ordinal").iterator(chunk_size=20):
+    for row in (
+        Message.objects.filter(thread_id=thread_id).order_by("-ordinal").iterator(chunk_size=20)
+    ):
         rows.append(row)
         if row.role == "assistant":
             break
@@ -77,7 +79,10 @@ def _closed(row: ToolExecution | None, call: ToolCall, why: str) -> MessageValue
         if row.status in (CallStatus.RUNNING, CallStatus.UNKNOWN):
             changes: dict[str, Any] = {
                 "status": CallStatus.UNKNOWN,
-                "error": {"code": "CALL_UNKNOWN_001", "detail": f"{why}; the call had been started and its outcome is not known"},
+                "error": {
+                    "code": "CALL_UNKNOWN_001",
+                    "detail": f"{why}; the call had been started and its outcome is not known",
+                },
             }
         else:
             changes = {

@@ -46,7 +46,9 @@ class Control:
             grace = self.draining_since + runtime_settings().GRACE_SECONDS
             until = grace if until is None else min(until, grace)
         try:
-            return self.inbox.get(timeout=None if until is None else max(until - time.monotonic(), 0))
+            return self.inbox.get(
+                timeout=None if until is None else max(until - time.monotonic(), 0)
+            )
         except Empty:
             return None
 
@@ -127,13 +129,18 @@ class Keeper:
                     self.prolong(held)
             except Exception as error:  # the database is away: beat again when it is back
                 noticed.send(
-                    sender=None, level="warning", event="keeper beat failed", facts={"error": repr(error)}
+                    sender=None,
+                    level="warning",
+                    event="keeper beat failed",
+                    facts={"error": repr(error)},
                 )
             finally:
                 connections.close_all()
 
     def prolong(self, held: dict[uuid.UUID, Control]) -> None:
-        """Move the end of the leases on; a row that somebody has locked is left to the next beat."""
+        """Move the end of the leases on; a row that somebody has locked is left to the next
+        beat.
+        """
         with transaction.atomic():
             mine = Run.objects.filter(
                 pk__in=held, status=RunStatus.RUNNING, lease_owner__startswith=OWNER

@@ -1,4 +1,6 @@
-"""The ledger: what is written before a call starts, and what is written when it has come to an end."""
+"""The ledger: what is written before a call starts, and what is written when it has come to an
+end.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from agentruntime.executors import Work, start
 from agentruntime.exceptions import Interrupted
+from agentruntime.executors import Work, start
 from agentruntime.graph.json_values import NotJson, check_json
 from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.questions import Question
@@ -47,7 +49,9 @@ def record(lease: Lease, ended: Sequence[tuple[ToolExecution, Outcome]]) -> list
         return durably(lambda: _record(lease, ended))
     except Exception as error:
         for row, outcome in ended:
-            counted.send(sender=None, name="ledger.write_failures", value=1, attributes={"tool": row.tool})
+            counted.send(
+                sender=None, name="ledger.write_failures", value=1, attributes={"tool": row.tool}
+            )
             noticed.send(
                 sender=None,
                 level="error",
@@ -78,7 +82,13 @@ def settle(pen: Pen, row: ToolExecution, outcome: Outcome) -> ToolExecution:
     The thread's row is locked by the pen, which orders all writes to its ledger.
     """
     open_row = ToolExecution.objects.filter(
-        pk=row.pk, status__in=(CallStatus.PENDING, CallStatus.RUNNING, CallStatus.INTERRUPTED, CallStatus.UNKNOWN)
+        pk=row.pk,
+        status__in=(
+            CallStatus.PENDING,
+            CallStatus.RUNNING,
+            CallStatus.INTERRUPTED,
+            CallStatus.UNKNOWN,
+        ),
     )
     if not open_row.update(**fields_of(outcome)):
         return ToolExecution.objects.get(pk=row.pk)
@@ -137,7 +147,9 @@ def mark_started(pen: Pen, lease: Lease, row: ToolExecution, *, counts: bool) ->
 
 
 def record_late(lease: Lease, row: ToolExecution, outcome: Outcome) -> None:
-    """Record what a call that was given up brings after all; it settles the question what happened."""
+    """Record what a call that was given up brings after all; it settles the question what
+    happened.
+    """
 
     def work() -> None:
         run = Run.objects.select_for_update().filter(pk=row.run_id).first()
@@ -170,7 +182,9 @@ def record_late(lease: Lease, row: ToolExecution, outcome: Outcome) -> None:
 
 
 def when_late(lease: Lease, row: ToolExecution, read: Any) -> Any:
-    """Return what a given-up `Work` calls when it ends after all: it records what came of the call."""
+    """Return what a given-up `Work` calls when it ends after all: it records what came of the
+    call.
+    """
 
     def on_late(work: Work) -> None:
         if isinstance(work.error, Interrupted) or _was_cancelled(work.error):

@@ -135,7 +135,10 @@ def _tell_lost(claim: Claim, error: Exception) -> None:
     if isinstance(error, StaleState):
         counted.send(sender=None, name=name, value=1, attributes={})
     noticed.send(
-        sender=None, level="warning", event="this worker stops, another has the run", facts=_facts(claim, error)
+        sender=None,
+        level="warning",
+        event="this worker stops, another has the run",
+        facts=_facts(claim, error),
     )
 
 
@@ -146,5 +149,3 @@ def _facts(claim: Claim, error: BaseException) -> dict[str, object]:
         "fencing_token": claim.lease.fencing_token,
         "error": f"{type(error).__name__}: {error}",
     }
-
-

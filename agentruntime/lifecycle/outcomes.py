@@ -30,7 +30,9 @@ class Outcome:
 
 def succeeded(tool: Tool, kind: type[State], value: Any) -> Outcome:
     """Return the outcome of a call that returned. What cannot be stored is said, never repeated."""
-    content, update = (value.content, value.update) if isinstance(value, ToolResult) else (value, {})
+    content, update = (
+        (value.content, value.update) if isinstance(value, ToolResult) else (value, {})
+    )
     try:
         result = _plain(content)
         deltas = {name: _delta(kind, name, delta) for name, delta in update.items()}

@@ -47,9 +47,14 @@ def _pause(
     expected: int | None,
 ) -> str:
     run = Run.objects.select_for_update().filter(pk=lease.run_id).first()
-    if run is not None and run.fencing_token == lease.fencing_token and run.status in (
-        RunStatus.INTERRUPTED,
-        RunStatus.QUEUED,
+    if (
+        run is not None
+        and run.fencing_token == lease.fencing_token
+        and run.status
+        in (
+            RunStatus.INTERRUPTED,
+            RunStatus.QUEUED,
+        )
     ):
         return run.status  # the commit had landed, only its answer was lost
     run = Run.held(lease)
@@ -82,7 +87,10 @@ def withdraw_and_open(
     there = set()
     for row in rows.order_by("created_at"):
         there.add((row.scope, row.digest, row.occurrence))
-        if row.status == InterruptStatus.OPEN and (row.scope, row.digest, row.occurrence) not in keys:
+        if (
+            row.status == InterruptStatus.OPEN
+            and (row.scope, row.digest, row.occurrence) not in keys
+        ):
             row.status = InterruptStatus.CANCELLED
             row.save(update_fields=["status"])
             interrupt_closed.send(sender=Interrupt, interrupt=row)
@@ -107,7 +115,8 @@ def _open(run: Run, question: Question) -> Interrupt:
     )
     if question.tool_execution_id is not None:
         ToolExecution.objects.filter(
-            Q(status=CallStatus.PENDING) | Q(status=CallStatus.RUNNING), pk=question.tool_execution_id
+            Q(status=CallStatus.PENDING) | Q(status=CallStatus.RUNNING),
+            pk=question.tool_execution_id,
         ).update(status=CallStatus.INTERRUPTED)
     interrupt_opened.send(sender=Interrupt, interrupt=interrupt)
     return interrupt
@@ -132,7 +141,9 @@ def _tell(pen: Pen, run: Run, fresh: Sequence[Interrupt]) -> None:
 
 
 def give_back(lease: Lease, wake_in: float | None = None, count_claim: bool = True) -> None:
-    """Queue a held run again: its time slice is over, its worker ends, or it waits `wake_in` seconds."""
+    """Queue a held run again: its time slice is over, its worker ends, or it waits `wake_in`
+    seconds.
+    """
 
     def work() -> None:
         run = Run.held(lease)

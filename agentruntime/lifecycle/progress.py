@@ -1,4 +1,6 @@
-"""How far a claimed run has come: the state at the head, the node that comes next, what is unsaved."""
+"""How far a claimed run has come: the state at the head, the node that comes next, what is
+unsaved.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class Progress:
         )
 
     def remember_unsaved(self) -> None:
-        """Put the steps that are not in the database yet into the hot cache, under the saved head."""
+        """Put the steps that are not in the database yet into the hot cache, under the saved
+        head.
+        """
         steps = [
             {
                 "node": step.node,
@@ -69,11 +73,15 @@ class Progress:
             }
             for step in self.unsaved
         ]
-        cache.remember(self.thread.pk, self.saved_version, {"run": str(self.run.pk), "steps": steps}, "ahead")
+        cache.remember(
+            self.thread.pk, self.saved_version, {"run": str(self.run.pk), "steps": steps}, "ahead"
+        )
 
 
 def load_progress(run: Run, lease: Lease) -> Progress:
-    """Return where a claimed run stands. Raises `GraphChanged` if today's code cannot go on with it."""
+    """Return where a claimed run stands. Raises `GraphChanged` if today's code cannot go on with
+    it.
+    """
     try:
         graph = get_graph(run.graph)
     except AgentRuntimeError as error:
@@ -127,8 +135,10 @@ def _take_up_unsaved(progress: Progress) -> None:
             state = load_state(progress.graph.state, steps[-1].state, messages)
             progress.unsaved = steps
             progress.version += len(steps)
-            progress.state, progress.next_node, progress.stored = state, steps[-1].next_node, steps[-1].state
+            progress.state, progress.next_node, progress.stored = (
+                state,
+                steps[-1].next_node,
+                steps[-1].state,
+            )
     except (AgentRuntimeError, KeyError, TypeError, ValueError):
         progress.unsaved = []
-
-

@@ -49,7 +49,11 @@ class Answers:
         occurrence = self._counts.get(key, 0)
         self._counts[key] = occurrence + 1
         for row in self.rows:
-            if (row.digest, row.occurrence, row.status) == (key, occurrence, InterruptStatus.ANSWERED):
+            if (row.digest, row.occurrence, row.status) == (
+                key,
+                occurrence,
+                InterruptStatus.ANSWERED,
+            ):
                 return row
         self.asked.append(
             Question(

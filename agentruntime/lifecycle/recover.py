@@ -31,7 +31,8 @@ BATCH = 200
 
 
 def sweep() -> list[uuid.UUID]:
-    """Let passed deadlines take effect, and return the runs that somebody should take up, oldest first.
+    """Let passed deadlines take effect, and return the runs that somebody should take up, oldest
+    first.
 
     Any number of processes may sweep at once, at any moment.
     """
@@ -83,7 +84,8 @@ def _expire(run_id: uuid.UUID, interrupt_id: uuid.UUID) -> None:
 
 
 def retry_run(*, run_id: uuid.UUID, config: Mapping[str, Any] | None = None) -> Run:
-    """Let a failed or timed out run go on from its last checkpoint; what it finished stays finished.
+    """Let a failed or timed out run go on from its last checkpoint; what it finished stays
+    finished.
 
     `config` is laid over the run's own (a higher `recursion_limit`, say). Raises `RunNotFound`,
     `UnknownGraph`, `InvalidConfig`, and `IllegalTransition` for a run that did not fail or whose
@@ -97,7 +99,9 @@ def retry_run(*, run_id: uuid.UUID, config: Mapping[str, Any] | None = None) -> 
             raise IllegalTransition(run=run.pk, status=run.status, wanted="retried")
         later = Run.objects.filter(thread=run.thread_id, created_at__gt=run.created_at)
         if later.exists():
-            raise IllegalTransition(run=run.pk, status="not the last of its thread", wanted="retried")
+            raise IllegalTransition(
+                run=run.pk, status="not the last of its thread", wanted="retried"
+            )
         get_graph(run.graph)
         _give_second_chance(run)
         run.move_to("queued", attempts=0, config={**run.config, **changes})
@@ -114,5 +118,3 @@ def _give_second_chance(run: Run) -> None:
         run=run, kind=CallKind.CALL, status__in=(CallStatus.RUNNING, CallStatus.PENDING)
     ).update(retry_at=None, forgiven_attempts=F("attempts"))
     ToolExecution.objects.filter(run=run, kind=CallKind.ONCE, status=CallStatus.FAILED).delete()
-
-

@@ -11,7 +11,14 @@ from agentruntime.dispatch import ring_after_commit
 from agentruntime.exceptions import AlreadyAnswered, InterruptNotFound, InvalidAnswer, WrongDoor
 from agentruntime.graph.json_values import NotJson, check_json
 from agentruntime.lifecycle.record import writing
-from agentruntime.models import DatabaseTime, Interrupt, InterruptKind, InterruptStatus, Run, RunStatus
+from agentruntime.models import (
+    DatabaseTime,
+    Interrupt,
+    InterruptKind,
+    InterruptStatus,
+    Run,
+    RunStatus,
+)
 from agentruntime.models.transactions import durably
 
 
@@ -45,7 +52,10 @@ def answer_interrupt(
         if interrupt.status != InterruptStatus.OPEN:
             raise AlreadyAnswered(interrupt=interrupt.pk, status=interrupt.status)
         Interrupt.objects.filter(pk=interrupt.pk).update(
-            status=InterruptStatus.ANSWERED, answer=value, answered_by=user, answered_at=DatabaseTime()
+            status=InterruptStatus.ANSWERED,
+            answer=value,
+            answered_by=user,
+            answered_at=DatabaseTime(),
         )
         interrupt.refresh_from_db()
         wake(run, reason="answered", interrupt=str(interrupt.pk))
@@ -75,12 +85,18 @@ def check_answer(interrupt: Interrupt, value: Any) -> None:
     except NotJson as error:
         raise InvalidAnswer(interrupt=interrupt.pk, reason=str(error)) from None
     except jsonschema.ValidationError as error:
-        raise InvalidAnswer(interrupt=interrupt.pk, reason=f"{error.json_path}: {error.message[:300]}") from None
+        raise InvalidAnswer(
+            interrupt=interrupt.pk, reason=f"{error.json_path}: {error.message[:300]}"
+        ) from None
 
 
 def _check_outcome(value: Any) -> None:
     outcome = value.get("outcome") if isinstance(value, dict) else None
-    needed = {"succeeded": {"outcome", "result"}, "failed": {"outcome", "error"}, "retry": {"outcome"}}
+    needed = {
+        "succeeded": {"outcome", "result"},
+        "failed": {"outcome", "error"},
+        "retry": {"outcome"},
+    }
     if outcome not in needed:
         raise NotJson("outcome", "it is one of succeeded, failed, retry")
     if unknown := set(value) - needed[outcome]:

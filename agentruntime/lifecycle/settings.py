@@ -11,7 +11,13 @@ from agentruntime.exceptions import InvalidConfig
 from agentruntime.graph.json_values import NotJson, check_json
 from agentruntime.signals import noticed
 
-KNOWN = ("tool_timeout", "node_timeout", "recursion_limit", "durable_checkpoint_every_step", "metadata")
+KNOWN = (
+    "tool_timeout",
+    "node_timeout",
+    "recursion_limit",
+    "durable_checkpoint_every_step",
+    "metadata",
+)
 
 
 def check_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -23,15 +29,25 @@ def check_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
         raise InvalidConfig(reason="it is no object")
     given = dict(config or {})
     if unknown := sorted(set(given) - set(KNOWN)):
-        raise InvalidConfig(reason=f"it has no {', '.join(map(repr, unknown))}; it may have: {', '.join(KNOWN)}")
+        raise InvalidConfig(
+            reason=f"it has no {', '.join(map(repr, unknown))}; it may have: {', '.join(KNOWN)}"
+        )
     limit = given.get("recursion_limit")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= 100_000):
-        raise InvalidConfig(reason=f"recursion_limit is a whole number from 1 to 100000, not {limit!r}")
+    if limit is not None and (
+        isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= 100_000
+    ):
+        raise InvalidConfig(
+            reason=f"recursion_limit is a whole number from 1 to 100000, not {limit!r}"
+        )
     durable = given.get("durable_checkpoint_every_step", True)
     if not isinstance(durable, bool):
-        raise InvalidConfig(reason=f"durable_checkpoint_every_step is true or false, not {durable!r}")
+        raise InvalidConfig(
+            reason=f"durable_checkpoint_every_step is true or false, not {durable!r}"
+        )
     try:
-        check_json({name: value for name, value in given.items() if "timeout" not in name}, path="config")
+        check_json(
+            {name: value for name, value in given.items() if "timeout" not in name}, path="config"
+        )
         return {name: _storable(value) for name, value in given.items()}
     except NotJson as error:
         raise InvalidConfig(reason=str(error)) from None

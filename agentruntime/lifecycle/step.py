@@ -38,7 +38,9 @@ from agentruntime.signals import counted
 
 
 def take_step(progress: Progress, control: Control) -> NodeResult | Waiting | Later:
-    """Call the next node and return what it brings. Raises `StepError`, or a signal of `control`."""
+    """Call the next node and return what it brings. Raises `StepError`, or a signal of
+    `control`.
+    """
     name = progress.next_node
     node = progress.graph.nodes.get(name)
     if node is None:
@@ -59,7 +61,9 @@ def _call_node(
 ) -> NodeResult | Waiting:
     scope = f"{name}@{progress.version}"
     answers = Answers(scope, load_answers(progress.thread.pk, [scope])[scope])
-    execution = Execution(progress, name, answers, deadline=deadline, attempt=max(progress.run.attempts, 1))
+    execution = Execution(
+        progress, name, answers, deadline=deadline, attempt=max(progress.run.attempts, 1)
+    )
     before = progress.state
     given = before.model_copy(update=_copies(before))
     arguments = (given, execution) if takes_context(node) else (given,)
@@ -68,7 +72,9 @@ def _call_node(
         is_async = inspect.iscoroutinefunction(node) or inspect.iscoroutinefunction(
             getattr(node, "__call__", None)  # noqa: B004 - an object whose call is async
         )
-        work = (executors.start_async if is_async else executors.start)(node, control.inbox, *arguments)
+        work = (executors.start_async if is_async else executors.start)(
+            node, control.inbox, *arguments
+        )
     finally:
         current_execution.reset(token)
     _await(work, name, control, deadline, progress)
@@ -81,7 +87,9 @@ def _call_node(
 
 
 def _copies(state: State) -> dict[str, Any]:
-    """Copies of all fields: what a node does to its state in place never leaks into the thread's."""
+    """Copies of all fields: what a node does to its state in place never leaks into the
+    thread's.
+    """
     fresh = state.model_copy(update={"messages": []}).model_copy(deep=True)
     copies = {name: getattr(fresh, name) for name in state_fields(type(state))}
     return {**copies, "messages": list(state.messages)}
@@ -105,7 +113,9 @@ def _await(
 def _as_step_error(error: BaseException, name: str) -> BaseException:
     if isinstance(error, StepError | ControlFlow | LeaseLost):
         return error
-    return NodeFailed(node=name, kind=type(error).__name__, reason=readable(str(error), 1000) or "no reason given")
+    return NodeFailed(
+        node=name, kind=type(error).__name__, reason=readable(str(error), 1000) or "no reason given"
+    )
 
 
 def read_result(value: Any, name: str, before: State) -> NodeResult:
@@ -132,13 +142,17 @@ def _split(update: dict[str, Any], name: str) -> tuple[list[Message], dict[str, 
     messages = update.pop("messages", [])
     if isinstance(messages, Message):
         messages = [messages]
-    if not isinstance(messages, list | tuple) or not all(isinstance(one, Message) for one in messages):
+    if not isinstance(messages, list | tuple) or not all(
+        isinstance(one, Message) for one in messages
+    ):
         raise InvalidNodeResult(node=name, kind="messages that are no list of Message")
     return list(messages), update
 
 
 def _whole_state(value: State, name: str, before: State) -> NodeResult:
-    """A returned state: its new messages are appended, and fields that differ replace what was there."""
+    """A returned state: its new messages are appended, and fields that differ replace what was
+    there.
+    """
     known = len(before.messages)
     if [one.id for one in value.messages[:known]] != [one.id for one in before.messages]:
         raise InvalidNodeResult(node=name, kind="a State whose earlier messages were changed")
@@ -151,7 +165,9 @@ def _whole_state(value: State, name: str, before: State) -> NodeResult:
 
 
 def join_result(progress: Progress, result: NodeResult) -> tuple[StepRecord, State]:
-    """Return the step as it is stored, and the state after it. Raises `StepError`; nothing is written."""
+    """Return the step as it is stored, and the state after it. Raises `StepError`; nothing is
+    written.
+    """
     name, before = progress.next_node, progress.state
     kind = type(before)
     values = join_update(before, result.update)
@@ -165,7 +181,10 @@ def join_result(progress: Progress, result: NodeResult) -> tuple[StepRecord, Sta
         values[field] = current
     messages = [_checked(one.settled(progress.thread.pk), name) for one in result.messages]
     after = before.model_copy(update={**values, "messages": before.messages + messages})
-    stored = {**progress.stored, **{field: field_of(kind, field).dump(value) for field, value in values.items()}}
+    stored = {
+        **progress.stored,
+        **{field: field_of(kind, field).dump(value) for field, value in values.items()},
+    }
     if not progress.stored:
         stored = dump_state(after)
     try:
@@ -173,7 +192,9 @@ def join_result(progress: Progress, result: NodeResult) -> tuple[StepRecord, Sta
     except StepError:
         raise
     except Exception as error:
-        raise NodeFailed(node=name, kind=f"{type(error).__name__} in its route", reason=str(error)) from error
+        raise NodeFailed(
+            node=name, kind=f"{type(error).__name__} in its route", reason=str(error)
+        ) from error
     return StepRecord(name, follows, stored, messages), after
 
 
@@ -181,7 +202,9 @@ def _checked(message: Message, name: str) -> Message:
     try:
         check_json(message.model_dump(mode="json"), path="message")
     except NotJson as error:
-        raise NodeFailed(node=name, kind="a message that cannot be stored", reason=str(error)) from None
+        raise NodeFailed(
+            node=name, kind="a message that cannot be stored", reason=str(error)
+        ) from None
     return message
 
 
@@ -212,5 +235,8 @@ def _commit(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> None:
 
 def _has_landed(lease: Lease, version: int) -> bool:
     return Checkpoint.objects.filter(
-        thread_id=lease.thread_id, version=version, fencing_token=lease.fencing_token, run_id=lease.run_id
+        thread_id=lease.thread_id,
+        version=version,
+        fencing_token=lease.fencing_token,
+        run_id=lease.run_id,
     ).exists()

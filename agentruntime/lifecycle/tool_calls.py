@@ -91,7 +91,9 @@ def _join(turn: Turn) -> NodeResult:
     return NodeResult(messages=[result_message(row) for row in rows], deltas=deltas)
 
 
-def refuse_conflicts(deltas: dict[str, list[tuple[str, Any]]], has_reducer: Callable[[str], bool]) -> None:
+def refuse_conflicts(
+    deltas: dict[str, list[tuple[str, Any]]], has_reducer: Callable[[str], bool]
+) -> None:
     """Raise `StateConflict` where calls set one field without a reducer to different values."""
     for name, set_by in deltas.items():
         values = [value for _, value in set_by]
@@ -122,7 +124,11 @@ def _run_all(turn: Turn, control: Control, node_deadline: float | None) -> None:
 
 def _prepare(turn: Turn, row: ToolExecution, node_deadline: float | None) -> _Call:
     tool = turn.tools[row.tool]
-    seconds = tool.timeout if tool.timeout is not None else settings.tool_timeout(turn.progress.run.config)
+    seconds = (
+        tool.timeout
+        if tool.timeout is not None
+        else settings.tool_timeout(turn.progress.run.config)
+    )
     deadline = earliest(in_seconds(seconds if seconds and seconds > 0 else None), node_deadline)
     answers = Answers(row.call_key, turn.answers.get(row.call_key, []), tool_execution_id=row.pk)
     execution = Execution(
@@ -220,7 +226,9 @@ def _plan_retry(call: _Call) -> None:
 
 
 def _time_out(turn: Turn, work: Work, call: _Call) -> None:
-    """Give an overdue call up. The model is told, except of a call that must not be guessed about."""
+    """Give an overdue call up. The model is told, except of a call that must not be guessed
+    about.
+    """
     counted.send(sender=None, name="tool.timeouts", value=1, attributes={"tool": call.tool.name})
     if not work.give_up(_late(turn, call)):
         _take_in(turn, {work: call})
@@ -257,9 +265,13 @@ def _find_out(turn: Turn, control: Control, deadline: float | None) -> None:
         elif said is UNKNOWN:
             turn.reconciled[row.pk] = "the provider does not know"
         elif isinstance(said, Exception):
-            turn.reconciled[row.pk] = f"asking the provider failed: {type(said).__name__}: {said}"[:500]
+            turn.reconciled[row.pk] = f"asking the provider failed: {type(said).__name__}: {said}"[
+                :500
+            ]
         else:
-            turn.reconciled[row.pk] = succeeded(turn.tools[row.tool], turn.progress.graph.state, said)
+            turn.reconciled[row.pk] = succeeded(
+                turn.tools[row.tool], turn.progress.graph.state, said
+            )
 
 
 def _check_again(turn: Turn, control: Control, deadline: float | None) -> None:

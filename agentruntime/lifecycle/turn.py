@@ -1,4 +1,6 @@
-"""One look at the calls of a turn, in one transaction: what to start, to ask, to find out, to return."""
+"""One look at the calls of a turn, in one transaction: what to start, to ask, to find out, to
+return.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ class Turn:
         self.is_first_look = False
 
     def _drafts(self) -> list[ToolExecution]:
-        """Rows for the calls that have none yet; invalid ones are failed before anybody is asked."""
+        """Rows for the calls that have none yet; invalid ones are failed before anybody is
+        asked.
+        """
         there = ledger.rows_by_key(self.progress.thread.pk, self.keys)
         return [
             self._draft(call, key)
@@ -97,7 +101,9 @@ class Turn:
                 raise UnknownTool(tool=call.name, known=", ".join(self.tools) or "none")
             row.effect, row.tool_fingerprint = tool.effect, tool.fingerprint
             if call.extra.get("cut"):
-                raise InvalidArguments(tool=call.name, reason="the answer was cut off in the middle of the call")
+                raise InvalidArguments(
+                    tool=call.name, reason="the answer was cut off in the middle of the call"
+                )
             values, row.arguments = tool.read_arguments(call.arguments)
             if gate.needs_approval(tool, values):
                 row.status = CallStatus.INTERRUPTED
@@ -123,7 +129,11 @@ class Turn:
                 run.save_fields(attempts=0)
 
     def _insert(self, pen: Pen, drafts: list[ToolExecution]) -> set[str]:
-        there = ledger.rows_by_key(self.progress.thread.pk, [row.call_key for row in drafts]) if drafts else {}
+        there = (
+            ledger.rows_by_key(self.progress.thread.pk, [row.call_key for row in drafts])
+            if drafts
+            else {}
+        )
         missing = [row for row in drafts if row.call_key not in there]
         for row in missing:
             row.pk = None
@@ -135,11 +145,17 @@ class Turn:
         return {row.call_key for row in missing}
 
     def _asked(self) -> dict[int, list[Interrupt]]:
-        waiting = [row.pk for row in self.rows.values() if row.status != CallStatus.PENDING and not row.is_settled]
+        waiting = [
+            row.pk
+            for row in self.rows.values()
+            if row.status != CallStatus.PENDING and not row.is_settled
+        ]
         found: dict[int, list[Interrupt]] = {}
         self.answers = {}
         if waiting:
-            for one in Interrupt.objects.filter(tool_execution__in=waiting).order_by("created_at", "id"):
+            for one in Interrupt.objects.filter(tool_execution__in=waiting).order_by(
+                "created_at", "id"
+            ):
                 found.setdefault(one.tool_execution_id or 0, []).append(one)
         return found
 
@@ -176,7 +192,12 @@ class Turn:
         self._start(pen, row, counts=True)
 
     def _decide_interrupted(
-        self, pen: Pen, row: ToolExecution, tool: Tool, asked: list[Interrupt], mine: list[Interrupt]
+        self,
+        pen: Pen,
+        row: ToolExecution,
+        tool: Tool,
+        asked: list[Interrupt],
+        mine: list[Interrupt],
     ) -> None:
         if row.attempts:  # the body asked: it goes on when none of its questions is open
             still = [one for one in mine if one.status == InterruptStatus.OPEN]
@@ -195,11 +216,17 @@ class Turn:
             self._start_approved(pen, row, tool, standing.allowed)
 
     def _start_approved(self, pen: Pen, row: ToolExecution, tool: Tool, allowed: Interrupt) -> None:
-        if tool.approval is not None and tool.approval.recheck is not None and row.pk not in self.rechecked:
+        if (
+            tool.approval is not None
+            and tool.approval.recheck is not None
+            and row.pk not in self.rechecked
+        ):
             self.to_recheck.append(row)
             return
         why = self.rechecked.get(row.pk)
-        for _, answer in gated_call_starting.send(sender=ToolExecution, execution=row, interrupt=allowed):
+        for _, answer in gated_call_starting.send(
+            sender=ToolExecution, execution=row, interrupt=allowed
+        ):
             why = why or answer
         if why:
             ledger.settle(pen, row, gate.refused(str(why)))
@@ -208,8 +235,13 @@ class Turn:
 
     def _decide_unknown(self, pen: Pen, row: ToolExecution, tool: Tool) -> None:
         """A call that was started, by a worker that is gone or given up, and has no outcome."""
-        if row.status == CallStatus.RUNNING and row.fencing_token == self.progress.lease.fencing_token:
-            self._start(pen, row, counts=False)  # an earlier look had landed, only its answer was lost
+        if (
+            row.status == CallStatus.RUNNING
+            and row.fencing_token == self.progress.lease.fencing_token
+        ):
+            self._start(
+                pen, row, counts=False
+            )  # an earlier look had landed, only its answer was lost
             return
         found = self.reconciled.get(row.pk, NOT_PRESENT)
         answer = ledger.answer_about(row)

@@ -8,7 +8,9 @@ from django.db.models import DateTimeField, Func
 
 
 class DatabaseTime(Func):
-    """The time of the database right now, `seconds` from it. Unlike `Now`, not the time at BEGIN."""
+    """The time of the database right now, `seconds` from it. Unlike `Now`, not the time at
+    BEGIN.
+    """
 
     output_field = DateTimeField()
 

@@ -42,7 +42,9 @@ class Message(models.Model):
             id=uuid.UUID(value.id),
             role=value.role,
             content=value.content,
-            tool_calls=[call.model_dump(mode="json", exclude_defaults=True) for call in value.tool_calls],
+            tool_calls=[
+                call.model_dump(mode="json", exclude_defaults=True) for call in value.tool_calls
+            ],
             tool_call_id=value.tool_call_id,
             extra=value.extra,
             **place,

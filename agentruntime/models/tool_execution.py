@@ -40,12 +40,14 @@ class ToolExecution(models.Model):
 
     `arguments` are what runs; where a person edited them, `requested_arguments` keep what the model
     asked for. `result` is what the tool returned, `state_update` its deltas, `error` is
-    {"code", "detail"}. `attempts` is counted before each start; those before an operator's retry are
-    `forgiven_attempts` and do not park the call again.
+    {"code", "detail"}. `attempts` is counted before each start; those before an operator's retry
+    are `forgiven_attempts` and do not park the call again.
     """
 
     id = models.BigAutoField(primary_key=True)
-    thread = models.ForeignKey(Thread, models.CASCADE, related_name="tool_executions", db_index=False)
+    thread = models.ForeignKey(
+        Thread, models.CASCADE, related_name="tool_executions", db_index=False
+    )
     run = models.ForeignKey(Run, models.CASCADE, related_name="tool_executions")
     call_key = models.CharField(max_length=600)
     kind = models.CharField(max_length=4, choices=CallKind, default=CallKind.CALL)
@@ -80,7 +82,8 @@ class ToolExecution(models.Model):
                 condition=Q(status__in=CallStatus.values), name="tool_call_status_is_known"
             ),
             models.CheckConstraint(
-                condition=~Q(status__in=(CallStatus.RUNNING, CallStatus.UNKNOWN)) | Q(attempts__gte=1),
+                condition=~Q(status__in=(CallStatus.RUNNING, CallStatus.UNKNOWN))
+                | Q(attempts__gte=1),
                 name="started_call_has_attempt",
             ),
         )

@@ -1,4 +1,6 @@
-"""Transactions that survive what databases do: lost connections, deadlocks, full disks for a moment."""
+"""Transactions that survive what databases do: lost connections, deadlocks, full disks for a
+moment.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def durably(work: Callable[[], T], tries: int = TRIES) -> T:
             if attempt == tries or not is_passing(error):
                 raise
             connection.close()
-            time.sleep(random.uniform(0.5, 1.0) * 0.02 * 4**attempt)  # noqa: S311 - only spreads retries
+            time.sleep(random.uniform(0.5, 1.0) * 0.02 * 4**attempt)
     raise AssertionError("unreachable")
 
 
@@ -46,7 +48,9 @@ def is_passing(error: Exception) -> bool:
         return True
     cause = error.__cause__
     state = getattr(cause, "sqlstate", None)
-    if state is None:  # no answer from the server: a cut connection; or SQLite, whose words these are
+    if (
+        state is None
+    ):  # no answer from the server: a cut connection; or SQLite, whose words these are
         text = str(error).lower()
         return connection.vendor == "postgresql" or "locked" in text or "busy" in text
     return str(state).startswith(RETRYABLE)

@@ -11,7 +11,10 @@ from agentruntime.lifecycle import recover_runs
 
 
 class Command(BaseCommand):
-    help = "One sweep: lapsed leases, lost messages, passed deadlines. Without a broker it does the work itself."
+    help = (
+        "One sweep: lapsed leases, lost messages, passed deadlines. Without a broker it does "
+        "the work itself."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         found = recover_runs()

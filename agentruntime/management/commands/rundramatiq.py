@@ -16,7 +16,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--processes", "-p", type=int, default=2, help="worker processes (2)")
-        parser.add_argument("--threads", "-t", type=int, default=64, help="threads of each (64): runs that may wait at once")
+        parser.add_argument(
+            "--threads",
+            "-t",
+            type=int,
+            default=64,
+            help="threads of each (64): runs that may wait at once",
+        )
 
     def handle(self, *args: Any, processes: int, threads: int, **options: Any) -> None:
         if not getattr(settings, "REDIS_URL", ""):

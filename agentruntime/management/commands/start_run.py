@@ -31,18 +31,24 @@ class Usage(Exception):
 
 class Command(BaseCommand):
     help = (
-        "Starts a run; the first line is its id. Exit: 0 completed (or started), 1 failed, 2 usage, "
-        "3 interrupted, 4 stopped or timed out."
+        "Starts a run; the first line is its id. Exit: 0 completed (or started), 1 failed, "
+        "2 usage, 3 interrupted, 4 stopped or timed out."
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("graph", help="the name it is registered under")
         parser.add_argument("--message", help="text of the user's message")
-        parser.add_argument("--input", help="JSON: text, or an object with messages and state fields")
+        parser.add_argument(
+            "--input", help="JSON: text, or an object with messages and state fields"
+        )
         parser.add_argument("--thread", help="id of the thread to go on with")
-        parser.add_argument("--config", help="JSON: tool_timeout, node_timeout, recursion_limit, ...")
+        parser.add_argument(
+            "--config", help="JSON: tool_timeout, node_timeout, recursion_limit, ..."
+        )
         parser.add_argument("--user", help="name of the user it runs for")
-        parser.add_argument("--follow", action="store_true", help="print events until it ends or pauses")
+        parser.add_argument(
+            "--follow", action="store_true", help="print events until it ends or pauses"
+        )
         parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -51,7 +57,11 @@ class Command(BaseCommand):
         except (Usage, AgentRuntimeError, NotJson) as error:
             self.stderr.write(str(error))
             raise SystemExit(2) from None
-        self.stdout.write(json.dumps({"run": str(run.pk), "thread": str(run.thread_id)}) if options["json"] else str(run.pk))
+        self.stdout.write(
+            json.dumps({"run": str(run.pk), "thread": str(run.thread_id)})
+            if options["json"]
+            else str(run.pk)
+        )
         self.stdout.flush()
         if options["follow"]:
             status = self._follow(run, options["json"])
@@ -96,9 +106,19 @@ class Command(BaseCommand):
 
 def _line(event: Event, as_json: bool) -> str:
     if as_json:
-        told = {"seq": event.seq, "type": event.type, "run": str(event.run_id), "thread": str(event.thread_id),
-                "at": event.at.isoformat(), "data": event.data}  # fmt: skip
+        told = {
+            "seq": event.seq,
+            "type": event.type,
+            "run": str(event.run_id),
+            "thread": str(event.thread_id),
+            "at": event.at.isoformat(),
+            "data": event.data,
+        }
         return json.dumps(told, ensure_ascii=False)
     shown = event.data.get("content") or event.data.get("tool") or event.data.get("node") or ""
-    detail = (event.data.get("error") or {}).get("detail", "") if isinstance(event.data.get("error"), dict) else ""
+    detail = (
+        (event.data.get("error") or {}).get("detail", "")
+        if isinstance(event.data.get("error"), dict)
+        else ""
+    )
     return f"{event.seq:>4}  {event.type:<18} {shown} {detail}".rstrip()
