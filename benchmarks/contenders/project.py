@@ -85,7 +85,7 @@ class Contender(base.Contender):
         self.asks, self.decides = users.get(username="asks"), users.get(username="decides")
         self.ends = Ends()
         committed.connect(self.ends.on_committed)
-        self.waiting: dict[str, Any] = {}
+        self.paused: dict[str, Any] = {}
         self.threads: dict[str, uuid.UUID] = {}
         self.helpers: list[SiteProcess] = []
         if self.place.method == "many":
@@ -106,14 +106,14 @@ class Contender(base.Contender):
         self.helpers.append(start_workers(1, threads, self.environment, log))
 
     def _start_web(self) -> None:
-        from knox.models import AuthToken
+        from agentruntime.tokens import create_token
 
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.helpers.append(start_web(port, self.environment, self.folder / "web"))
         self.http = http.client.HTTPConnection("127.0.0.1", port)
-        self.token = AuthToken.objects.create(self.decides)[1]
+        _, self.token = create_token(self.decides, ["read", "decide"])
 
     def _run(self, graph: str, given: dict[str, Any], thread: uuid.UUID | None = None) -> Any:
         from agentruntime.lifecycle import start_run
@@ -162,13 +162,13 @@ class Contender(base.Contender):
             wait_for_run(run.pk, 60)
         else:
             self.ends.wait_for(run.pk)
-        self.waiting[thread] = run
+        self.paused[thread] = run
 
     def _approval(self, thread: str) -> Any:
         from approvals.models import Approval
 
-        if thread in self.waiting:
-            return Approval.objects.get(run_id=self.waiting[thread].pk)
+        if thread in self.paused:
+            return Approval.objects.get(run_id=self.paused[thread].pk)
         return Approval.objects.get(status="pending")
 
     def answer(self, thread: str) -> dict[str, float]:
