@@ -13,7 +13,7 @@ from typing import Any
 from agentruntime.graph.messages import Message
 from agentruntime.llm.chain import ModelChain
 from agentruntime.llm.network import real_requests_refused, refuse_real_requests
-from agentruntime.llm.options import ModelOptions, Provider, read_model_names
+from agentruntime.llm.options import ModelOptions, Provider, read_model_names, usual_providers
 from agentruntime.llm.port import ModelClient, OnDelta, OnRetry, Retry
 from agentruntime.llm.prices import cost, price
 
@@ -32,6 +32,7 @@ __all__ = [
     "price",
     "real_requests_refused",
     "refuse_real_requests",
+    "usual_providers",
 ]
 
 

@@ -5,6 +5,7 @@ JSON text, because a store may reorder keys and refuses some characters; text co
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ CUT = {
     "content_filter", "refusal", "safety", "sensitive",
 }  # fmt: skip
 FAULTS = {"error", "network_error", "insufficient_system_resource"}
+MAX_IDENT = 100
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -149,11 +151,17 @@ def _call(part: ToolCallPart, cut: bool) -> ToolCall:
     if cut:
         extra["cut"] = True
     return ToolCall(
-        id=_storable(part.tool_call_id)[0],
+        id=_ident(part.tool_call_id),
         name=_storable(part.tool_name)[0],
         arguments=arguments,
         extra=extra,
     )
+
+
+def _ident(ident: str) -> str:
+    """Return an id short enough to be part of a key; what is longer by its digest."""
+    ident = _storable(ident)[0]
+    return ident if len(ident) <= MAX_IDENT else hashlib.sha256(ident.encode()).hexdigest()
 
 
 def _storable(text: str) -> tuple[str, bool]:

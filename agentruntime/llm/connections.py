@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import ssl
 import threading
 from dataclasses import dataclass, field
@@ -37,6 +38,15 @@ class Connections:
 
 _of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = WeakKeyDictionary()
 _lock = threading.Lock()
+
+
+def _forget() -> None:
+    global _of_loops, _lock
+    _of_loops, _lock = WeakKeyDictionary(), threading.Lock()
+
+
+# A child of this process shares no socket with it.
+os.register_at_fork(after_in_child=_forget)
 
 
 def protocol_of(provider: Provider) -> ModuleType | None:

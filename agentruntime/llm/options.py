@@ -11,7 +11,6 @@ from typing import Any, Literal
 from agentruntime.exceptions import InvalidModel
 
 Kind = Literal["openai", "anthropic"]
-WELL_KNOWN: dict[str, Kind] = {"openai": "openai", "anthropic": "anthropic"}
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,18 @@ class ModelName:
 
     def __str__(self) -> str:
         return f"{self.provider}:{self.name}"
+
+
+def usual_providers(
+    *, openai_api_key: str = "", openai_base_url: str = "", anthropic_api_key: str = ""
+) -> dict[str, Provider]:
+    """Return the providers `openai` and `anthropic`, as far as there is a key or an address."""
+    found: dict[str, Provider] = {}
+    if openai_api_key or openai_base_url:
+        found["openai"] = Provider(api_key=openai_api_key, base_url=openai_base_url)
+    if anthropic_api_key:
+        found["anthropic"] = Provider(kind="anthropic", api_key=anthropic_api_key)
+    return found
 
 
 def read_model_names(text: str) -> tuple[ModelName, ...]:

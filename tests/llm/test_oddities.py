@@ -154,6 +154,16 @@ async def test_empty_ids_and_ids_reused_across_turns_are_told_apart(asker: Asker
     assert len({ident for ident, _, _ in calls_of(body)}) == 6
 
 
+async def test_an_id_of_any_length_is_an_id(asker: Asker):
+    asker.script(Answer(calls=[Call(id="x" * 5000), Call(id="x" * 4999)]))
+
+    answer = await asker.ask()
+    body = await asker.ask_again(answer)
+
+    assert all(len(call.id) <= 100 for call in answer.tool_calls)
+    assert [text for _, text in results_of(body)] == ["done", "done"]
+
+
 async def test_the_ids_of_a_payload_are_the_same_each_time(asker: Asker):
     message = Message.assistant(tool_calls=[ToolCall(id="x" * 60, name="a")])
     history = [Message.user("hello"), message, Message.tool("r", tool_call_id="x" * 60)]

@@ -186,6 +186,15 @@ async def test_settings_reach_the_provider(asker: Asker):
     assert body.get("stop", body.get("stop_sequences")) == ["END"]
 
 
+def test_the_usual_providers_are_those_that_have_a_key():
+    found = llm.usual_providers(openai_base_url="http://127.0.0.1:1/v1", anthropic_api_key=KEY)
+    assert {name: one.kind for name, one in found.items()} == {
+        "openai": "openai",
+        "anthropic": "anthropic",
+    }
+    assert llm.usual_providers() == {}
+
+
 async def test_any_model_of_the_library_can_be_used():
     def script(messages, info):
         return ModelResponse(parts=[TextPart("Done."), ToolCallPart("look", '{"a":1}', "c1")])
