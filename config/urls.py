@@ -28,6 +28,7 @@ urlpatterns = [
     path("api/schema/", SpectacularAPIView.as_view(api_version="v1"), name="schema"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path("health/", include("agentruntime.health")),
+    path("", include("agentruntime.pages")),
 ]
 handler404 = "agentruntime.exceptions_http.not_found"
 handler500 = "agentruntime.exceptions_http.server_error"
