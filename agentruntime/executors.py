@@ -12,12 +12,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from asgiref.sync import ThreadSensitiveContext
 from django.db import connections
 
 IDLE_SECONDS = 60.0
+STUCK_SECONDS = 2.0
+"""How long an event loop may be silent before new work goes to another."""
 
 
 class Work:
@@ -51,6 +55,10 @@ class Work:
         if self._cancel is not None:
             self._cancel()
         return True
+
+    def on_cancel(self, cancel: Callable[[], None]) -> None:
+        """Say how the work is ended where it is; without this it can only be left to itself."""
+        self._cancel = cancel
 
     @property
     def can_be_cancelled(self) -> bool:
@@ -92,19 +100,83 @@ class _Threads:
                 self._idle.append(jobs)
 
 
+class _OneThread(Executor):
+    """Where the blocking calls of one async work run, the ORM's among them: one after the other.
+
+    Each work has a thread of its own, so one that hangs holds nobody else up, and its connections
+    are closed when the work is over. (Without it, asgiref runs them all in one thread that keeps
+    its connection for ever.)
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._has_thread = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def job() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._jobs.put(job)
+        if not self._has_thread:
+            self._has_thread = True
+            _threads.run(self._serve)
+        return future
+
+    def finish(self) -> None:
+        """Let the thread go once it has done what it was given; does not wait for it."""
+        if self._has_thread:
+            self._jobs.put(None)
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+        connections.close_all()
+
+
 class _Loop:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._asked_at: float | None = None
         threading.Thread(
             target=self.loop.run_forever, name="agentruntime-loop", daemon=True
         ).start()
 
     def answers(self, seconds: float) -> bool:
+        """Say whether the loop gives a sign of life within so many seconds."""
         answered = threading.Event()
         self.loop.call_soon_threadsafe(answered.set)
         return answered.wait(seconds)
+
+    def is_silent(self) -> bool:
+        """Ask for a sign of life, or say whether the last one is overdue. Does not wait."""
+        asked = self._asked_at
+        if asked is None:
+            self._asked_at = time.monotonic()
+            self.loop.call_soon_threadsafe(self._answer)
+            return False
+        return time.monotonic() - asked > STUCK_SECONDS
+
+    def _answer(self) -> None:
+        self._asked_at = None
+
+    def retire(self) -> None:
+        """End the loop when whoever blocks it lets go of it and its tasks are done."""
+        self.loop.call_soon_threadsafe(self._end_when_empty)
+
+    def _end_when_empty(self) -> None:
+        if asyncio.all_tasks(self.loop):
+            self.loop.call_later(1.0, self._end_when_empty)
+        else:
+            self.loop.stop()
 
 
 _threads = _Threads()
@@ -135,6 +207,18 @@ def replace_stuck_loop(seconds: float = 0.5) -> bool:
     with _loop_lock:
         if _loop is None or _loop.answers(seconds):
             return False
+        _loop.retire()
+        _loop = _Loop()
+        return True
+
+
+def leave_silent_loop() -> bool:
+    """Give new work another event loop if this one has been silent for long; never waits."""
+    global _loop
+    with _loop_lock:
+        if _loop is None or not _loop.is_silent():
+            return False
+        _loop.retire()
         _loop = _Loop()
         return True
 
@@ -167,10 +251,15 @@ def start_async(
     task: list[asyncio.Task[Any]] = []
 
     async def job() -> None:
+        beside = _OneThread()
         try:
-            work.finish(await fn(*args, **kwargs))
+            async with ThreadSensitiveContext(executor=beside):
+                outcome = (await fn(*args, **kwargs), None)
         except BaseException as error:
-            work.finish(None, error)
+            outcome = (None, error)
+        finally:
+            beside.finish()
+        work.finish(*outcome)
 
     def begin() -> None:
         task.append(loop.create_task(job(), context=context))
@@ -178,7 +267,7 @@ def start_async(
     def cancel() -> None:
         loop.call_soon_threadsafe(lambda: task and task[0].cancel())
 
-    work._cancel = cancel
+    work.on_cancel(cancel)
     loop.call_soon_threadsafe(begin)
     return work
 

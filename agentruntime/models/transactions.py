@@ -1,23 +1,49 @@
-"""Transactions that survive what databases do: lost connections, deadlocks, full disks for a
-moment.
-"""
+"""Transactions that survive what databases do: lost connections, deadlocks, a full disk."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
-from django.db import DatabaseError, IntegrityError, InterfaceError, connection, transaction
+from django.db import (
+    DatabaseError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    transaction,
+)
 
 T = TypeVar("T")
 
-TRIES = 5
-RETRYABLE = ("40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300", "53100", "25P03", "08")
+CONFLICT_TRIES = 5
+"""How often a transaction is started again that lost to others."""
+PATIENCE_SECONDS = 4.0
+"""How long a caller waits for a database that is away. Workers have more, see `patient`."""
+LONGEST_PAUSE = 0.5
+CONFLICTS = ("40001", "40P01")
+# Deadlock and serialization; lock timeout; server ending or starting; connections; disk; statement
+# timeout (the work is pure: all it does is in its transaction).
+RETRYABLE = (*CONFLICTS, "55P03", "57P01", "57P02", "57P03", "57014", "53", "25P03", "08")
+
+_patience: ContextVar[float] = ContextVar("patience", default=PATIENCE_SECONDS)
 
 
-def durably(work: Callable[[], T], tries: int = TRIES) -> T:
+@contextmanager
+def patient(seconds: float) -> Iterator[None]:
+    """Let transactions of this block wait up to `seconds` for a database that is away."""
+    reset = _patience.set(seconds)
+    try:
+        yield
+    finally:
+        _patience.reset(reset)
+
+
+def durably(work: Callable[[], T]) -> T:
     """Run `work` in one transaction that is committed when this returns, and return its result.
 
     `work` is run again as a whole, on a fresh connection, after a lost connection or a conflict
@@ -28,32 +54,41 @@ def durably(work: Callable[[], T], tries: int = TRIES) -> T:
     if connection.in_atomic_block:
         with transaction.atomic():
             return work()
-    for attempt in range(1, tries + 1):
+    until = time.monotonic() + _patience.get()
+    conflicts = pause = 0.0
+    while True:
         try:
             with transaction.atomic(durable=True):
                 return work()
         except (DatabaseError, InterfaceError) as error:
-            if attempt == tries or not is_passing(error):
+            conflicts += sqlstate(error) in CONFLICTS
+            if not is_passing(error) or conflicts >= CONFLICT_TRIES or time.monotonic() >= until:
                 raise
             connection.close()
-            time.sleep(random.uniform(0.5, 1.0) * 0.02 * 4**attempt)
-    raise AssertionError("unreachable")
+        pause = min(max(pause * 2, 0.02), LONGEST_PAUSE)
+        time.sleep(random.uniform(0.5, 1.0) * pause)
 
 
-def is_passing(error: Exception) -> bool:
+def sqlstate(error: BaseException) -> str:
+    """The SQLSTATE that the server gave, or empty text."""
+    return str(getattr(error.__cause__, "sqlstate", None) or "")
+
+
+def is_passing(error: BaseException) -> bool:
     """Say whether the same transaction may succeed when it is started again."""
     if isinstance(error, IntegrityError):
         return False
     if isinstance(error, InterfaceError):
         return True
-    cause = error.__cause__
-    state = getattr(cause, "sqlstate", None)
-    if (
-        state is None
-    ):  # no answer from the server: a cut connection; or SQLite, whose words these are
-        text = str(error).lower()
-        return connection.vendor == "postgresql" or "locked" in text or "busy" in text
-    return str(state).startswith(RETRYABLE)
+    if state := sqlstate(error):
+        return state.startswith(RETRYABLE)
+    if not isinstance(error, OperationalError):
+        return False  # the driver refused the values: they will not get better
+    # No answer from the server: a cut connection, an empty pool; or SQLite, whose words these are.
+    text = str(error).lower()
+    return connection.vendor == "postgresql" or any(
+        word in text for word in ("locked", "busy", "full", "disk i/o")
+    )
 
 
 def give_back_connection() -> None:
