@@ -86,7 +86,7 @@ ROWS: list[set[str]] = [
         "agentruntime.llm",
     },
     {"agentruntime.models", "agentruntime.migrations"},
-    {"agentruntime.conf", "agentruntime.signals"},
+    {"agentruntime.conf", "agentruntime.crash", "agentruntime.signals"},
     {"agentruntime.graph"},
     {"agentruntime.exceptions"},
     {"agentruntime"},
@@ -121,7 +121,7 @@ OF_AGENTRUNTIME_APPROVALS_IMPORT = {
 OUTSIDE: dict[str, set[str]] = {
     "agentruntime.exceptions": set(),
     "agentruntime.graph": {"pydantic", "pydantic_core"},
-    "agentruntime.llm": {"pydantic", "pydantic_ai", "pydantic_core", "openai", "anthropic"},
+    "agentruntime.llm": {"pydantic", "pydantic_ai", "httpx2", "openai", "anthropic"},
 }
 
 # Libraries that need not be installed; they are imported where they are used.
