@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -43,15 +44,28 @@ class Command(BaseCommand):
         for name, flags, permissions, _ in PEOPLE:
             make_person(name, flags, permissions)
         port = options["port"] or free_port(options["host"])
-        self.stdout.write(welcome(options["host"], port))
-        self.stdout.flush()
         # Also with a broker: a first look has no other worker. Runs that an earlier process left,
         # however it ended, are found by its sweep.
         start_embedded_worker()
         try:
-            serve(options["host"], port)
+            serve(options["host"], port, tell=self.tell)
         finally:
             stop_embedded_worker()
+
+    def tell(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()
+
+
+class Server(uvicorn.Server):
+    """Says how to begin at the moment at which one can."""
+
+    tell: Callable[[str], None]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            self.tell(welcome(self.config.host, self.config.port))
 
 
 def make_person(name: str, flags: dict[str, bool], permissions: tuple[str, ...]) -> None:
@@ -103,7 +117,12 @@ def welcome(host: str, port: int) -> str:
 """
 
 
-def serve(host: str, port: int) -> None:
+def serve(host: str, port: int, tell: Callable[[str], None]) -> None:
     """Serve the site's ASGI application until Ctrl-C."""
     module, _, name = settings.ASGI_APPLICATION.rpartition(".")
-    uvicorn.run(f"{module}:{name}", host=host, port=port, log_level="warning", lifespan="off")
+    application = f"{module}:{name}"
+    server = Server(
+        uvicorn.Config(application, host=host, port=port, log_level="warning", lifespan="off")
+    )
+    server.tell = tell
+    server.run()
