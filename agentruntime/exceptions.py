@@ -376,6 +376,18 @@ class ModelUnknown(ModelError):
     sentence = "The provider does not know {model}: {reason}"
 
 
+class OutputInvalid(StepError):
+    """The agent was to end with a structured answer, and the model did not give one."""
+
+    code = "OUTPUT_001"
+    sentence = "The model gave no valid answer in {attempts} attempts; the last one: {reason}"
+
+
+class AnswerTooEarly(ToolError):
+    code = "OUTPUT_002"
+    sentence = "The answer came beside other calls; give it when their results are there."
+
+
 # --- signals ---------------------------------------------------------------------------------
 
 

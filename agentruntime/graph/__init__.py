@@ -8,6 +8,7 @@ from agentruntime.graph.messages import Message, ToolCall
 from agentruntime.graph.registry import get_graph, register
 from agentruntime.graph.state import State
 from agentruntime.graph.tools import NOT_DONE, UNKNOWN, ApprovalRule, Tool, ToolResult, tool
+from agentruntime.graph.trimming import KeepMessages, KeepTokens
 
 __all__ = [
     "END",
@@ -17,6 +18,8 @@ __all__ = [
     "ApprovalRule",
     "Command",
     "Context",
+    "KeepMessages",
+    "KeepTokens",
     "Message",
     "State",
     "StateGraph",

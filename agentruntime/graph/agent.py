@@ -9,8 +9,10 @@ from typing import Any
 from agentruntime.graph.context import Context
 from agentruntime.graph.definition import END, START, StateGraph, ToolNode
 from agentruntime.graph.messages import Message
+from agentruntime.graph.output import StructuredOutput
 from agentruntime.graph.state import State
 from agentruntime.graph.tools import Tool
+from agentruntime.graph.trimming import ContextPolicy
 
 Model = str | Callable[[Sequence[Message], Sequence[Tool]], Any]
 
@@ -21,37 +23,73 @@ def create_agent(
     tools: Iterable[Any] = (),
     instructions: str = "",
     state: type[State] = State,
+    context: ContextPolicy | None = None,
+    output: Any = None,
+    output_attempts: int = 3,
 ) -> StateGraph:
     """Return a graph of two nodes, `model` and `tools` (one, where there are no tools).
 
     `model` is `"provider:name"`, or a callable `(messages, tools) -> Message`, sync or async.
-    `instructions` are put before the conversation at every call and are not stored.
+    `instructions` are put before the conversation at every call and are not stored. `context`
+    says what of a long conversation the model is shown: `KeepMessages(20)`, `KeepTokens(8000)`, or
+    a function of the messages. With `output`, a type that pydantic knows, the agent ends with a
+    value of it in the state field `output`: the model gives it by calling the tool `answer`, or as
+    JSON text, which a third node `output` reads; what does not fit is asked for again, at most
+    `output_attempts` times a turn, and then the run fails with `OutputInvalid`.
     """
-    graph = StateGraph(state)
-    node = ToolNode(tools)
+    wanted = None if output is None else StructuredOutput(output, output_attempts)
+    node = ToolNode([*tools, *([wanted.tool()] if wanted else [])])
     offered = list(node.tools.values())
-    graph.add_node("model", _model_node(model, offered, instructions))
+    graph = StateGraph(wanted.state(state) if wanted else state)
+    graph.add_node("model", _model_node(model, offered, _Prompt(instructions, context, wanted)))
     graph.add_edge(START, "model")
     if not offered:
         return graph.add_edge("model", END)
     graph.add_node("tools", node)
-    graph.add_conditional_edges("model", _wants_tools, {True: "tools", False: END})
-    return graph.add_edge("tools", "model")
+    if wanted is None:
+        graph.add_conditional_edges("model", _wants_tools, {True: "tools", False: END})
+        return graph.add_edge("tools", "model")
+    graph.add_node("output", wanted.read_text)
+    graph.add_conditional_edges("model", _wants_tools, {True: "tools", False: "output"})
+    for source in ("tools", "output"):
+        graph.add_conditional_edges(source, _has_output, {True: END, False: "model"})
+    return graph
 
 
 def _wants_tools(state: State) -> bool:
     return bool(state.messages and state.messages[-1].tool_calls)
 
 
-def _model_node(model: Model, tools: list[Tool], instructions: str) -> Callable[..., Any]:
-    def prompt(state: State) -> list[Message]:
-        system = [Message.system(instructions)] if instructions else []
-        return system + state.messages
+def _has_output(state: Any) -> bool:
+    return state.output is not None
 
+
+class _Prompt:
+    """What a model is asked, from the state of the thread, and what its answer means for it."""
+
+    def __init__(
+        self, instructions: str, context: ContextPolicy | None, output: StructuredOutput | None
+    ) -> None:
+        self.system = [Message.system(instructions)] if instructions else []
+        self.context, self.output = context, output
+
+    def messages(self, state: State) -> list[Message]:
+        shown = state.messages if self.context is None else self.context(state.messages)
+        if self.output is None:
+            return [*self.system, *shown]
+        self.output.check_attempts(state.messages)
+        return [*self.system, *shown, *self.output.reminder(state.messages)]
+
+    def result(self, answer: Any) -> Any:
+        # The output of an earlier turn is not this one's.
+        return answer if self.output is None else {"messages": answer, "output": None}
+
+
+def _model_node(model: Model, tools: list[Tool], prompt: _Prompt) -> Callable[..., Any]:
     if isinstance(model, str):
 
-        async def ask_provider(state: State, ctx: Context) -> Message:
-            return await ctx.complete(model, prompt(state), tools)
+        async def ask_provider(state: State, ctx: Context) -> Any:
+            return prompt.result(await ctx.complete(model, prompt.messages(state), tools))
 
         return ask_provider
 
@@ -59,14 +97,12 @@ def _model_node(model: Model, tools: list[Tool], instructions: str) -> Callable[
         getattr(model, "__call__", None)  # noqa: B004 - an object whose call is async
     ):
 
-        async def ask_async(state: State) -> Message:
-            answer: Message = await model(prompt(state), tools)
-            return answer
+        async def ask_async(state: State) -> Any:
+            return prompt.result(await model(prompt.messages(state), tools))
 
         return ask_async
 
-    def ask(state: State) -> Message:
-        answer: Message = model(prompt(state), tools)
-        return answer
+    def ask(state: State) -> Any:
+        return prompt.result(model(prompt.messages(state), tools))
 
     return ask
