@@ -9,5 +9,5 @@ class ApprovalsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Listen to the runtime: every approval interrupt becomes an approval."""
-        from approvals import receivers  # noqa: F401
+        """Listen to the runtime: what it asks becomes an approval, due times are met."""
+        from approvals import checks, due, receivers  # noqa: F401

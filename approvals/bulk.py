@@ -1,4 +1,4 @@
-"""Deciding an explicit list: each one by itself, with its own checks, its own lock, its own result."""
+"""Deciding an explicit list: each one by itself, with its own checks, lock and result."""
 
 from __future__ import annotations
 

@@ -68,6 +68,29 @@ def unprotect(database: Any) -> None:
     _run(database, POSTGRES_UNPROTECT, SQLITE_UNPROTECT)
 
 
+NAMES = {
+    "postgresql": (
+        "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND tgenabled <> 'D'",
+        {"decisions_are_immutable", "decisions_are_kept"},
+    ),
+    "sqlite": (
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s",
+        {"decisions_are_immutable", "decisions_are_kept", "decisions_are_not_replaced"},
+    ),
+}
+
+
+def missing_guards(database: Any) -> list[str]:
+    """Return the triggers that should be there and are not, or are switched off."""
+    if database.vendor not in NAMES:
+        return []
+    query, wanted = NAMES[database.vendor]
+    with database.cursor() as cursor:
+        cursor.execute(query, [TABLE])
+        found = {row[0] for row in cursor.fetchall()}
+    return sorted(wanted - found)
+
+
 @contextmanager
 def unprotected() -> Iterator[None]:
     """Take the protection away for the block: how a test database is emptied between tests."""

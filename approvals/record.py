@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import connection
+
 from agentruntime.graph.json_values import canonical_json
-from approvals.models import Chain, Decision
+from approvals.immutability import missing_guards
+from approvals.models import Approval, Chain, Decision, Status
 from approvals.models.chain import GENESIS
 
 # The columns that the statement holds, in the words of the statement.
@@ -50,6 +53,47 @@ def told(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | list | dict):
         return value
     return str(value)
+
+
+def verify_record(anchor: tuple[int, str] | None = None) -> tuple[list[Fault], int, str]:
+    """Return every fault of the record, its length and the hash at its end.
+
+    Beside the chain it checks that the database still guards it, and that each closed approval
+    agrees with the decision that closed it. `anchor` is an end that was noted elsewhere before.
+    """
+    faults = list(verify_chain())
+    if anchor is not None:
+        there = Decision.objects.filter(number=anchor[0], hash=anchor[1]).exists()
+        if not there and anchor != (0, GENESIS):
+            faults.append(Fault(anchor[0], "is not the one that the anchor names"))
+    if missing := missing_guards(connection):
+        faults.append(Fault(0, f"are not guarded: the triggers {', '.join(missing)} are gone"))
+    faults.extend(_faults_of_approvals())
+    chain = Chain.objects.filter(pk="decisions").first()
+    return faults, chain.length if chain else 0, chain.head if chain else GENESIS
+
+
+def read_anchor(text: str) -> tuple[int, str]:
+    """Return the number and the hash of `NUMBER:HASH`. Raises `ValueError`."""
+    number, _, head = text.partition(":")
+    if len(head) != 64 or not set(head) <= set("0123456789abcdef"):
+        raise ValueError(text)
+    return int(number), head
+
+
+def _faults_of_approvals() -> Iterator[Fault]:
+    words = {Status.APPROVED: "approve", Status.DECLINED: "decline"}
+    decided = Approval.objects.filter(status__in=words).prefetch_related("decisions")
+    for approval in decided.iterator(chunk_size=500):
+        final = [one for one in approval.decisions.all() if one.is_final]
+        if not final:
+            yield Fault(0, f"do not hold one for the approval {approval.pk}, {approval.status}")
+        elif final[0].verdict != words[approval.status] or final[0].digest != approval.digest:
+            yield Fault(final[0].number, f"says something else than the approval {approval.pk}")
+    answered = Decision.objects.filter(is_final=True).exclude(approval__status__in=words)
+    for decision in answered.select_related("approval"):
+        if decision.approval.status != Status.SUPERSEDED:
+            yield Fault(decision.number, f"closed an approval that is {decision.approval.status}")
 
 
 def verify_chain() -> Iterator[Fault]:

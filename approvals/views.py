@@ -62,6 +62,7 @@ class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets
     queryset = Approval.objects.none()
     serializer_class = ApprovalSerializer
     permission_classes = (IsAuthenticated, HasDecideScope)
+    throttle_scopes = {"approve": "decide", "decline": "decide"}
     parser_classes = (StrictJSONParser,)
     pagination_class = NewestFirst
     filterset_class = ApprovalFilter

@@ -201,7 +201,7 @@ class Approval(models.Model):
 
     @property
     def is_late(self) -> bool:
-        """Whether it still waits although its time is over (by this machine's clock: for the eye)."""
+        """Whether it waits although its time is over; by this machine's clock, for the eye."""
         return self.is_pending and self.expires_at is not None and self.expires_at < timezone.now()
 
     @property

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django import template
 from django.utils import timezone
 
+from approvals.figures import in_words
 from approvals.visible import LONG, Piece, is_suspicious, pieces, shortened
 
 register = template.Library()
@@ -66,6 +68,19 @@ def _amount(seconds: float) -> str:
             count = int(seconds // size)
             return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
     return ""
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """Return a duration in the unit that a person would use."""
+    return in_words(seconds)
+
+
+@register.filter
+def money(amount: Decimal) -> str:
+    """Return an amount with two decimals or more, grouped."""
+    places = max(2, -int(amount.normalize().as_tuple().exponent))
+    return f"{amount:,.{places}f}"
 
 
 __all__ = ("Piece", "as_text", "label_of", "register", "since", "suspicious", "visible")

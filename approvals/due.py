@@ -1,0 +1,94 @@
+"""What is due: the first notice of a question, its reminder, its escalation, and the outbox.
+
+Due times stand in the database and are looked at by every worker's sweep, so they are met late at
+worst, whatever was down. Expiry is the runtime's own: it ends the question itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.db import connections
+from django.db.models import Q
+from django.dispatch import receiver
+
+from agentruntime.models import DatabaseTime
+from agentruntime.models.transactions import durably
+from agentruntime.signals import noticed, swept
+from approvals.models import Approval, Notice, NoticeStatus, Status
+from approvals.notifications import plan_round, send_due
+
+STEP = 100
+ROUNDS = (("escalate_at", "escalated"), ("notify_at", "asked"), ("remind_at", "reminder"))
+
+_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="approvals-notices")
+_sending = threading.Semaphore(1)
+
+
+def sweep() -> int:
+    """Do what is due now, in this thread, and return how many notices were sent."""
+    plan_due()
+    return send_due()
+
+
+@receiver(swept, dispatch_uid="approvals.swept")
+def start_sweep(**_: Any) -> None:
+    """Plan what is due, and have it sent beside the sweep, which waits for no mail server."""
+    plan_due()
+    if not Notice.objects.filter(status=NoticeStatus.DUE, due_at__lte=DatabaseTime()).exists():
+        return
+    if _sending.acquire(blocking=False):
+        _pool.submit(_send_and_release)
+
+
+def _send_and_release() -> None:
+    try:
+        send_due()
+    except Exception as error:  # the next sweep tries again
+        noticed.send(
+            sender=None,
+            level="error",
+            event="notices could not be sent",
+            facts={"error": repr(error)},
+        )
+    finally:
+        connections.close_all()
+        _sending.release()
+
+
+def plan_due() -> None:
+    """Plan every round whose time has come, each in a transaction of its own."""
+    now = DatabaseTime()
+    due = Q(notify_at__lte=now) | Q(remind_at__lte=now) | Q(escalate_at__lte=now)
+    found = Approval.objects.filter(due, status=Status.PENDING).values_list("pk", flat=True)
+    for approval_id in list(found[:STEP]):
+        _each(lambda pk=approval_id: _plan(pk), approval_id)  # type: ignore[misc]
+
+
+def _each(work: Callable[[], None], approval_id: uuid.UUID) -> None:
+    try:
+        durably(work)
+    except Exception as error:  # one bad row never stops the others
+        facts = {"approval": approval_id, "error": repr(error)}
+        noticed.send(sender=None, level="error", event="a notice could not be planned", facts=facts)
+
+
+def _plan(approval_id: uuid.UUID) -> None:
+    rows = Approval.objects.select_for_update(skip_locked=True)
+    approval = rows.annotate(now=DatabaseTime()).filter(pk=approval_id).first()
+    if approval is None or not approval.is_pending:
+        return
+    for name, why in ROUNDS:
+        moment = getattr(approval, name)
+        if moment is None or moment > approval.now:
+            continue
+        changes: dict[str, Any] = {name: None}
+        if why == "escalated" and approval.rule.get("escalate_to"):
+            changes["escalated_to"] = str(approval.rule["escalate_to"])[:150]
+        approval.save_fields(**changes)
+        plan_round(approval, why)
+        approval.save_fields(rounds=approval.rounds + 1)
