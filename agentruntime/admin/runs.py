@@ -47,7 +47,7 @@ class ThreadAdmin(Window):
 
     @admin.display(description=gettext_lazy("what belongs to it"))
     def rows(self, thread: Thread) -> SafeString:
-        return _links(thread__id__exact=thread.pk)
+        return _links(thread.pk)
 
     @admin.action(
         description=gettext_lazy("Delete threads with all that belongs to them"),
@@ -98,7 +98,7 @@ class RunAdmin(Window):
 
     @admin.display(description=gettext_lazy("what belongs to it"))
     def rows(self, run: Run) -> SafeString:
-        return _links(run__id__exact=run.pk, thread_id=run.thread_id)
+        return _links(run.thread_id, run__id__exact=run.pk)
 
     @admin.action(description=gettext_lazy("Stop runs"), permissions=["operate"])
     def stop_runs(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
@@ -160,24 +160,18 @@ class RunAdmin(Window):
         return super().change_view(request, object_id, *args, **kwargs)
 
 
-def _links(thread_id: Any = None, **filters: Any) -> SafeString:
-    models = [
-        (ToolExecution, _("tool calls")),
-        (Interrupt, _("questions")),
-        (Event, _("events")),
-        (Checkpoint, _("checkpoints")),
+def _links(thread_id: Any, **narrower: Any) -> SafeString:
+    """Links to the rows of a thread; calls and questions narrowed to a run, where one is given."""
+    whole = {"thread__id__exact": thread_id}
+    rows = [
+        (Run, _("runs"), whole),
+        (ToolExecution, _("tool calls"), narrower or whole),
+        (Interrupt, _("questions"), narrower or whole),
+        (Message, _("messages"), whole),
+        (Checkpoint, _("checkpoints"), whole),
+        (Event, _("events"), whole),
     ]
-    links: list[Any] = [link_to_list(model, text, **filters) for model, text in models]
-    if thread_id is None:
-        links = [
-            link_to_list(Run, _("runs"), **filters),
-            link_to_list(Message, _("messages"), **filters),
-            *links,
-        ]
-    else:
-        links = [
-            link_to(Thread(pk=thread_id), _("thread")),
-            link_to_list(Message, _("messages"), thread__id__exact=thread_id),
-            *links,
-        ]
+    links = [link_to_list(model, text, **filters) for model, text, filters in rows]
+    if narrower:
+        links.insert(0, link_to(Thread(pk=thread_id), _("thread")))
     return format_html_join(" · ", "{}", ((link,) for link in links))

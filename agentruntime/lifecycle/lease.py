@@ -58,6 +58,11 @@ class Control:
         since = self.draining_since
         return since is not None and time.monotonic() >= since + runtime_settings().GRACE_SECONDS
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `check` would raise: nothing is to be waited for any longer."""
+        return self.lost or self.stop_requested or self.out_of_grace
+
     def check(self) -> None:
         """Raise `LeaseLost` or `Cancelled` if the work is to end where it is."""
         if self.lost:

@@ -14,13 +14,16 @@ from agentruntime.graph import END, State, StateGraph, get_graph
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.graph.state import load_state
 from agentruntime.lifecycle.history import load_messages
+from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.record import StepRecord
-from agentruntime.models import Checkpoint, Lease, Run, Thread
+from agentruntime.models import Checkpoint, Lease, Run, Thread, ToolExecution
 
 
 @dataclass
 class Progress:
-    """A run in the hands of its worker. `version` is the newest one, saved or not."""
+    """A run in the hands of its worker. `version` is the newest one, saved or not; what was asked
+    before the claim was asked at `claimed_version`.
+    """
 
     run: Run
     lease: Lease
@@ -31,6 +34,14 @@ class Progress:
     next_node: str
     stored: dict[str, Any]
     unsaved: list[StepRecord] = field(default_factory=list)
+    unrecorded: list[tuple[ToolExecution, Outcome]] = field(default_factory=list)
+    """Calls that ended and could not be recorded: the next commit tries again."""
+    stop_seen: bool = False
+    """Whether a stop request was found while writing, before the keeper brought it."""
+    claimed_version: int = -1
+
+    def __post_init__(self) -> None:
+        self.claimed_version = self.version
 
     @property
     def steps(self) -> int:

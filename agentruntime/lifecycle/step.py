@@ -28,11 +28,12 @@ from agentruntime.lifecycle.finish import end_run, readable
 from agentruntime.lifecycle.lease import Control
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Answers, load_answers
-from agentruntime.lifecycle.record import StepRecord, writing
+from agentruntime.lifecycle.record import StepRecord, append_at_once, writing
 from agentruntime.lifecycle.results import Later, NodeResult, Waiting
 from agentruntime.lifecycle.tool_calls import refuse_conflicts, run_tools
 from agentruntime.lifecycle.watch import in_seconds, wait_any
 from agentruntime.models import Checkpoint, Lease, Run, RunStatus
+from agentruntime.models.step_statement import is_supported
 from agentruntime.models.transactions import durably
 from agentruntime.signals import counted
 
@@ -60,7 +61,8 @@ def _call_node(
     progress: Progress, name: str, node: Any, control: Control, deadline: float | None
 ) -> NodeResult | Waiting:
     scope = f"{name}@{progress.version}"
-    answers = Answers(scope, load_answers(progress.thread.pk, [scope])[scope])
+    was_asked = progress.version == progress.claimed_version  # only what paused the run was
+    answers = Answers(scope, load_answers(progress.thread.pk, [scope])[scope] if was_asked else [])
     execution = Execution(
         progress, name, answers, deadline=deadline, attempt=max(progress.run.attempts, 1)
     )
@@ -213,7 +215,14 @@ def commit_steps(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> No
 
     Raises `LeaseLost` or `StaleState`; then nothing was written, and the caller stops.
     """
+    goes_on = steps[-1].next_node != END
+    if goes_on and is_supported() and append_at_once(lease, expected, steps, _news(steps)):
+        return
     durably(lambda: _commit(lease, expected, steps))
+
+
+def _news(steps: Sequence[StepRecord]) -> list[tuple[str, dict[str, Any]]]:
+    return [("node.started", {"node": steps[-1].next_node})]
 
 
 def _commit(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> None:
@@ -228,7 +237,8 @@ def _commit(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> None:
         if steps[-1].next_node == END:
             end_run(run, pen, RunStatus.COMPLETED)
         else:
-            pen.tell("node.started", node=steps[-1].next_node)
+            for kind, data in _news(steps):
+                pen.tell(kind, **data)
             if run.attempts:
                 run.save_fields(attempts=0)
 

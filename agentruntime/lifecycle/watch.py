@@ -9,16 +9,22 @@ from agentruntime.executors import Work, replace_stuck_loop
 from agentruntime.lifecycle.lease import Control
 from agentruntime.models.transactions import give_back_connection
 
+SHORT_SECONDS = 0.005
+"""How long a waiting thread keeps its connection: about what giving it back costs."""
+
 
 def wait_any(control: Control, works: Mapping[Work, float | None]) -> tuple[list[Work], list[Work]]:
     """Wait for news of some works; return those that are done, and those that are overdue.
 
     `works` holds the deadline of each, in seconds of the monotonic clock. Both lists may be empty:
-    then `control` has news. The thread's connection is given back meanwhile.
+    then `control` has news. The thread's connection is given back unless the wait is a short one.
     """
-    give_back_connection()
     deadlines = [one for one in works.values() if one is not None]
-    first = control.next(min(deadlines) if deadlines else None)
+    until = min(deadlines) if deadlines else None
+    first = control.next(earliest(until, in_seconds(SHORT_SECONDS)))
+    if first is None and not control.has_news and not any(work.done for work in works):
+        give_back_connection()
+        first = control.next(until)
     if first is not None:
         time.sleep(0)  # siblings that end at the same moment are recorded together
     done = [work for work in works if work.done]

@@ -28,6 +28,7 @@ from agentruntime.models.interrupt import Interrupt, InterruptKind, InterruptSta
 from agentruntime.models.message import Message
 from agentruntime.models.rate_window import RateWindow
 from agentruntime.models.run import ACTIVE, ENDED, RETRYABLE, Lease, Run, RunStatus
+from agentruntime.models.stored_json import StoredJSON, Unreadable
 from agentruntime.models.tenancy import tenant_of
 from agentruntime.models.thread import BusyPolicy, Thread
 from agentruntime.models.token_grant import TokenGrant
@@ -61,9 +62,11 @@ __all__ = [
     "RateWindow",
     "Run",
     "RunStatus",
+    "StoredJSON",
     "Thread",
     "TokenGrant",
     "ToolExecution",
+    "Unreadable",
     "WebhookDelivery",
     "WebhookEndpoint",
     "tenant_of",

@@ -3,6 +3,7 @@
 from django.db import models
 
 from agentruntime.models.run import Run
+from agentruntime.models.stored_json import StoredJSON
 from agentruntime.models.thread import Thread
 
 
@@ -12,11 +13,14 @@ class Checkpoint(models.Model):
     id = models.BigAutoField(primary_key=True)
     thread = models.ForeignKey(Thread, models.CASCADE, related_name="checkpoints", db_index=False)
     version = models.PositiveIntegerField()
-    run = models.ForeignKey(Run, models.CASCADE, related_name="checkpoints", db_index=False)
+    # Found and deleted by its thread alone: a second index or constraint would cost every step.
+    run = models.ForeignKey(
+        Run, models.DO_NOTHING, related_name="checkpoints", db_index=False, db_constraint=False
+    )
     fencing_token = models.PositiveBigIntegerField(default=0)
     node = models.CharField(max_length=100, blank=True, default="")
     next_node = models.CharField(max_length=100)
-    state = models.JSONField(default=dict)
+    state = StoredJSON(default=dict)
     message_count = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
 

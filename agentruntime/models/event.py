@@ -11,7 +11,15 @@ class Event(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     thread = models.ForeignKey(Thread, models.CASCADE, related_name="events", db_index=False)
-    run = models.ForeignKey(Run, models.CASCADE, null=True, related_name="events", db_index=False)
+    # Found and deleted by its thread alone: a second index or constraint would cost every step.
+    run = models.ForeignKey(
+        Run,
+        models.DO_NOTHING,
+        null=True,
+        related_name="events",
+        db_index=False,
+        db_constraint=False,
+    )
     seq = models.PositiveBigIntegerField()
     type = models.CharField(max_length=40)
     data = models.JSONField(default=dict)
@@ -21,10 +29,6 @@ class Event(models.Model):
         db_table = "agentruntime_event"
         constraints = (
             models.UniqueConstraint(fields=["thread", "seq"], name="event_seq_once_per_thread"),
-        )
-        indexes = (
-            models.Index(fields=["run", "seq"], name="event_by_run"),
-            models.Index(fields=["at"], name="event_by_age"),
         )
 
     def __str__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.db import models
 
@@ -38,17 +39,22 @@ class Message(models.Model):
     @classmethod
     def from_value(cls, value: MessageValue, **place: object) -> Message:
         """Return an unsaved row for a message; `place` is its thread, ordinal and version."""
-        return cls(
-            id=uuid.UUID(value.id),
-            role=value.role,
-            content=value.content,
-            tool_calls=[
+        columns = cls.columns_of(value)
+        return cls(**{**columns, "id": uuid.UUID(value.id)}, **place)
+
+    @staticmethod
+    def columns_of(value: MessageValue) -> dict[str, Any]:
+        """Return what a message brings into its row, as JSON-like values."""
+        return {
+            "id": value.id,
+            "role": value.role,
+            "content": value.content,
+            "tool_calls": [
                 call.model_dump(mode="json", exclude_defaults=True) for call in value.tool_calls
             ],
-            tool_call_id=value.tool_call_id,
-            extra=value.extra,
-            **place,
-        )
+            "tool_call_id": value.tool_call_id,
+            "extra": value.extra,
+        }
 
     def to_value(self) -> MessageValue:
         """Return the message that the row holds."""

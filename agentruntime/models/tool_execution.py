@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import Q
 
 from agentruntime.models.run import Run
+from agentruntime.models.stored_json import StoredJSON
 from agentruntime.models.thread import Thread
 
 
@@ -58,11 +59,11 @@ class ToolExecution(models.Model):
     tool_fingerprint = models.CharField(max_length=64, blank=True, default="")
     effect = models.CharField(max_length=13, default="repeatable")
     status = models.CharField(max_length=11, choices=CallStatus, default=CallStatus.PENDING)
-    arguments = models.JSONField(default=dict, blank=True)
-    requested_arguments = models.JSONField(null=True, blank=True)
-    result = models.JSONField(null=True, blank=True)
-    state_update = models.JSONField(default=dict, blank=True)
-    error = models.JSONField(null=True, blank=True)
+    arguments = StoredJSON(default=dict, blank=True)
+    requested_arguments = StoredJSON(null=True, blank=True)
+    result = StoredJSON(null=True, blank=True)
+    state_update = StoredJSON(default=dict, blank=True)
+    error = StoredJSON(null=True, blank=True)
     attempts = models.PositiveSmallIntegerField(default=0)
     forgiven_attempts = models.PositiveSmallIntegerField(default=0)
     fencing_token = models.PositiveBigIntegerField(default=0)

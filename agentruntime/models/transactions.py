@@ -54,12 +54,25 @@ def durably(work: Callable[[], T]) -> T:
     if connection.in_atomic_block:
         with transaction.atomic():
             return work()
+    return _patiently(lambda: _committed(work))
+
+
+def in_one_statement(work: Callable[[], T]) -> T:
+    """Run `work`, a single statement that is its own transaction, as `durably` would."""
+    return work() if connection.in_atomic_block else _patiently(work)
+
+
+def _committed(work: Callable[[], T]) -> T:
+    with transaction.atomic(durable=True):
+        return work()
+
+
+def _patiently(work: Callable[[], T]) -> T:
     until = time.monotonic() + _patience.get()
     conflicts = pause = 0.0
     while True:
         try:
-            with transaction.atomic(durable=True):
-                return work()
+            return work()
         except (DatabaseError, InterfaceError) as error:
             conflicts += sqlstate(error) in CONFLICTS
             if not is_passing(error) or conflicts >= CONFLICT_TRIES or time.monotonic() >= until:

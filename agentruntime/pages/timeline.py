@@ -130,7 +130,7 @@ def _insert(entries: list[Entry], more: Iterable[Entry]) -> None:
 
 
 def _activity(run: Run, entries: list[Entry]) -> Entry:
-    newest = run.events.order_by("-seq").first()
+    newest = run.events.filter(thread=run.thread_id).order_by("-seq").first()
     node = newest.data.get("node", "") if newest is not None else ""
     working = [e.facts["tool"] for e in entries if e.kind == "call" and e.facts["is_working"]]
     facts = {

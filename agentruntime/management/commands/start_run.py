@@ -92,10 +92,11 @@ class Command(BaseCommand):
             raise Usage(f"There is no user named {name!r}.") from None
 
     def _follow(self, run: Run, as_json: bool) -> str:
-        after = Event.objects.filter(run=run).order_by("seq").values_list("seq", flat=True)[0] - 1
+        told = Event.objects.filter(thread=run.thread_id, run=run).order_by("seq")
+        after = 0
         while True:
             status = Run.objects.values_list("status", flat=True).get(pk=run.pk)
-            for event in Event.objects.filter(run=run, seq__gt=after).order_by("seq"):
+            for event in told.filter(seq__gt=after):
                 after = event.seq
                 self.stdout.write(_line(event, as_json))
                 self.stdout.flush()
