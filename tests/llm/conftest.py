@@ -11,8 +11,9 @@ import pytest
 
 from agentruntime import llm
 from agentruntime.graph import Message, Tool
-from tests.llm.fake_server import FakeProvider, Script
+from tests.llm.fake_server import FakeProvider
 from tests.llm.replies import Answer, Reply
+from tests.llm.scripts import Script
 
 KEY = "sk-canary-7c1f9a2b"
 MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-opus-5"}

@@ -4,8 +4,9 @@
 script decides from the request it is given, never from a counter of its own; failures that pass are
 queued with `fail`. Requests that a provider would refuse get a 400, as they would there.
 
-As a process, for other processes to use:
-`python -m tests.llm.fake_server --script tests.llm.fake_server:echo --port 8099`
+As a process, for other processes to use, with a script or with the mind of a scripted model:
+`python -m tests.llm.fake_server --model agentruntime.demo.scripted:support_model --port 8099`
+prints the address to give as `OPENAI_BASE_URL`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any
 
 from tests.llm import anthropic_protocol, openai_protocol
 from tests.llm.payloads import InvalidPayload, check_payload
 from tests.llm.replies import Answer, Cut, Failure, Raw, Reply, Silence, error_body
+from tests.llm.scripts import Script, served
 
-Script = Callable[[dict[str, Any]], Reply]
 PROTOCOLS: dict[str, Any] = {"openai": openai_protocol, "anthropic": anthropic_protocol}
 
 
@@ -258,19 +259,20 @@ def fake_provider(script: Script = echo, **options: Any) -> Iterator[FakeProvide
         yield provider
 
 
-def load_script(dotted: str) -> Script:
+def load(dotted: str) -> Any:
     module, _, name = dotted.partition(":")
-    return cast(Script, getattr(importlib.import_module(module), name))
+    return getattr(importlib.import_module(module), name)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="A provider that is not there.")
     parser.add_argument("--script", default="tests.llm.fake_server:echo", help="module:function")
+    parser.add_argument("--model", help="module:function of a scripted model, in place of a script")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--split", type=int, default=0, help="bytes of a piece of a stream")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between two pieces")
     given = parser.parse_args()
-    script = load_script(given.script)
+    script = served(load(given.model)) if given.model else load(given.script)
     with FakeProvider(script, split=given.split, pause=given.pause, port=given.port) as provider:
         print(provider.openai_url, flush=True)
         threading.Event().wait()
