@@ -94,10 +94,9 @@ class LoginGate:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if _tries_a_password(request):
             name = str(request.POST.get("username", "")).strip().lower()
-            wait = max(
-                seconds_to_wait("login", f"address {address_of(request)}"),
-                seconds_to_wait("login", f"name {name[:100]}") if name else 0,
-            )
+            wait = seconds_to_wait("login", f"address {address_of(request)}")
+            if name and not wait:
+                wait = seconds_to_wait("login", f"name {name[:100]}")
             if wait:
                 response = refusal(429, "throttled", f"Too many tries; wait {wait} seconds.")
                 response["Retry-After"] = str(wait)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import DataError
+from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 
 
@@ -12,6 +17,13 @@ class Newest(CursorPagination):
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = 200
+
+    def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> Any:
+        """Return one page. A cursor that somebody made up is not found, whatever it says."""
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (ValidationError, ValueError, OverflowError, DataError):
+            raise NotFound(self.invalid_cursor_message) from None
 
 
 class ByOrdinal(Newest):

@@ -30,8 +30,7 @@ class CountedBasicAuthentication(BasicAuthentication):
     def authenticate_credentials(self, userid: str, password: str, request: Any = None) -> Any:
         name = userid.strip().lower()[:100]
         wait = seconds_to_wait("login", f"address {address_of(request)}")
-        wait = max(wait, seconds_to_wait("login", f"name {name}"))
-        if wait:
+        if wait := wait or seconds_to_wait("login", f"name {name}"):
             raise Throttled(wait)
         if "\x00" in userid + password:
             userid = password = ""

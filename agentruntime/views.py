@@ -201,8 +201,6 @@ class InterruptViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, _Base):
     filter_backends = (filters.Backend,)
     filterset_class = filters.InterruptFilter
     throttle_scopes = {"resume": "decide"}
-    # What happened to a call is for whoever decides; a question of an agent for whoever runs it.
-    required_scopes = {"resume": ("run", "decide")}
 
     def get_queryset(self) -> QuerySet[Interrupt]:
         seen = Thread.objects.visible_to(self.request.user)

@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, viewsets
 from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
 from rest_framework.pagination import CursorPagination
 from rest_framework.permissions import SAFE_METHODS, BasePermission, IsAuthenticated
 from rest_framework.request import Request
@@ -77,7 +78,13 @@ class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets
     def filter_queryset(self, queryset: QuerySet[Approval]) -> QuerySet[Approval]:
         if self.action != "list":
             return queryset
-        return ApprovalFilter(self.request.query_params, queryset, request=self.request).qs
+        wanted = ApprovalFilter(self.request.query_params, queryset, request=self.request)
+        known = {*wanted.filters, "cursor", "page_size", "format"}
+        if unknown := sorted(set(self.request.query_params) - known):
+            raise ValidationError({name: ["There is no such filter."] for name in unknown})
+        if not wanted.is_valid():
+            raise ValidationError(wanted.errors)
+        return wanted.qs
 
     def handle_exception(self, exc: Exception) -> Response:
         if not isinstance(exc, ApprovalError):

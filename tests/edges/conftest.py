@@ -1,7 +1,6 @@
 """People, graphs and a web process for the tests of the edges."""
 
 import contextlib
-import os
 import subprocess
 import sys
 import urllib.error
@@ -34,6 +33,31 @@ def person(db: None, django_user_model: Any) -> Callable[..., Any]:
         return user
 
     return make
+
+
+@pytest.fixture
+def runtime(settings: Any) -> Callable[..., None]:
+    """Lays settings over `AGENTRUNTIME`; no run is worked off behind the test's back."""
+    before = dict(settings.AGENTRUNTIME)
+
+    def lay(**more: Any) -> None:
+        settings.AGENTRUNTIME = {**before, "EMBEDDED_WORKER": False, **more}
+
+    lay()
+    return lay
+
+
+@pytest.fixture
+def work(runtime: Callable[..., None]) -> Callable[[Any], Any]:
+    """Works a run off in this thread, as a worker would, and returns it."""
+    from agentruntime.lifecycle.loop import execute
+    from agentruntime.models import Run
+
+    def until_it_rests(run_id: Any) -> Any:
+        execute(run_id)
+        return Run.objects.get(pk=run_id)
+
+    return until_it_rests
 
 
 @pytest.fixture
@@ -159,6 +183,7 @@ def web(
 
 
 @pytest.fixture
-def demo_dir(tmp_path: Path) -> str:
-    os.environ["DEMO_DIR"] = str(tmp_path / "shop")
-    return os.environ["DEMO_DIR"]
+def shop(settings: Any, tmp_path: Path) -> Path:
+    """The demo's shop with files of its own."""
+    settings.DEMO_DIR, settings.DEMO_MODEL_DELAY = str(tmp_path / "shop"), 0
+    return tmp_path / "shop"
