@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from django.conf import settings
+from django.db import connections
 from django.test import override_settings
 
 from agentruntime import llm
@@ -48,8 +49,15 @@ def asking(provider: FakeProvider, **limits):
 
 def drive(name=None, run=None):
     run = run or start_run(graph=name, input="hello")
+
     # In a thread of its own, as another worker would: it shares nothing but the database.
-    worker = threading.Thread(target=execute, args=(run.pk,))
+    def work():
+        try:
+            execute(run.pk)
+        finally:
+            connections.close_all()
+
+    worker = threading.Thread(target=work)
     worker.start()
     worker.join()
     run.refresh_from_db()
