@@ -120,7 +120,7 @@ OF_AGENTRUNTIME_APPROVALS_IMPORT = {
 OUTSIDE: dict[str, set[str]] = {
     "agentruntime.exceptions": set(),
     "agentruntime.graph": {"pydantic", "pydantic_core"},
-    "agentruntime.llm": {"pydantic", "pydantic_ai", "httpx2", "openai", "anthropic"},
+    "agentruntime.llm": {"pydantic_core", "pydantic_ai", "httpx2", "openai", "anthropic"},
 }
 
 # Libraries that need not be installed; they are imported where they are used.

@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ToolCallPart,
 )
+from pydantic_core import to_jsonable_python
 
 from agentruntime.exceptions import ModelUnavailable
 from agentruntime.graph.json_values import NotJson, check_text
@@ -49,36 +50,34 @@ class Layout:
 
     def add(self, part: ModelResponsePart) -> None:
         if isinstance(part, TextPart) and part.content:
-            self._add_text(part.content)
+            self._add_text(part)
         elif isinstance(part, ToolCallPart):
-            self.order.append({"kind": "call", "index": len(self.calls)})
+            self.order.append({"kind": "call", "index": len(self.calls), **_marks(part)})
             self.calls.append(part)
         elif isinstance(part, ThinkingPart):
-            self.order.append(_thinking(part))
+            signature = {} if part.signature is None else {"signature": part.signature}
+            thought = {"kind": "thinking", "content": part.content}
+            self.order.append({**thought, **signature, **_marks(part)})
 
-    def _add_text(self, text: str) -> None:
-        if self.order and self.order[-1]["kind"] == "text":
-            self.order[-1]["length"] += len(text)
-        else:
-            self.text += GAP if self.text else ""
-            self.order.append({"kind": "text", "start": len(self.text), "length": len(text)})
-        self.text += text
+    def _add_text(self, part: TextPart) -> None:
+        if self.text and self.order[-1]["kind"] != "text":
+            self.text += GAP
+        place = {"start": len(self.text), "length": len(part.content)}
+        self.order.append({"kind": "text", **place, **_marks(part)})
+        self.text += part.content
 
     @property
     def is_plain(self) -> bool:
         """Whether the order says no more than: one text or none, then the calls."""
         kinds = [one["kind"] for one in self.order]
-        return kinds[kinds[:1] == ["text"] :] == ["call"] * len(self.calls)
+        marked = any("id" in one or "details" in one for one in self.order)
+        return not marked and kinds[kinds[:1] == ["text"] :] == ["call"] * len(self.calls)
 
 
-def _thinking(part: ThinkingPart) -> dict[str, Any]:
-    found = {
-        "kind": "thinking",
-        "content": part.content,
-        "id": part.id,
-        "signature": part.signature,
-        "details": part.provider_details,
-    }
+def _marks(part: TextPart | ThinkingPart | ToolCallPart) -> dict[str, Any]:
+    """What a provider wants back with a part: its id there, and data of the provider's own."""
+    details = {key: one for key, one in (part.provider_details or {}).items() if key != FIELDS}
+    found = {"id": part.id, "details": to_jsonable_python(details) or None}
     return {key: value for key, value in found.items() if value is not None}
 
 

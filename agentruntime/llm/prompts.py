@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_ai.messages import (
@@ -96,20 +96,26 @@ def _parts(message: Message, origin: Origin, own: bool) -> Iterator[ModelRespons
         yield from calls
         return
     for one in layout:
+        marks: dict[str, Any] = {"id": one.get("id"), "provider_details": one.get("details")}
+        if any(marks.values()):
+            marks["provider_name"] = origin.system
         if one["kind"] == "call":
-            yield calls[one["index"]]
+            yield _marked(calls[one["index"]], marks)
         elif one["kind"] == "text":
             text = message.content[one["start"] : one["start"] + one["length"]]
             if text.strip():
-                yield TextPart(text)
+                yield TextPart(text, **marks)
         else:
-            yield ThinkingPart(
-                one["content"],
-                id=one.get("id"),
-                signature=one.get("signature"),
-                provider_name=origin.system,
-                provider_details=one.get("details"),
-            )
+            signature = one.get("signature")
+            marks["provider_name"] = origin.system
+            yield ThinkingPart(one["content"], signature=signature, **marks)
+
+
+def _marked(call: ToolCallPart, marks: dict[str, Any]) -> ToolCallPart:
+    if "provider_name" not in marks:
+        return call
+    details = {**(marks["provider_details"] or {}), **(call.provider_details or {})}
+    return replace(call, **{**marks, "provider_details": details or None})
 
 
 def _layout(message: Message) -> list[dict[str, Any]] | None:

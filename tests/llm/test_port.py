@@ -7,12 +7,12 @@ import threading
 from decimal import Decimal
 
 import pytest
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from agentruntime import exceptions, llm
 from agentruntime.graph import Message
-from tests.llm.conftest import KEY, Asker
+from tests.llm.conftest import KEY, Asker, stored
 from tests.llm.fake_server import FakeProvider
 from tests.llm.replies import Answer
 
@@ -193,6 +193,32 @@ def test_the_usual_providers_are_those_that_have_a_key():
         "anthropic": "anthropic",
     }
     assert llm.usual_providers() == {}
+
+
+async def test_what_another_model_marks_its_parts_with_comes_back_to_it():
+    """Google signs texts and calls, OpenAI's responses give each an id of its own."""
+    parts = [
+        ThinkingPart("hm", id="rs_1", signature="S", provider_name="function"),
+        TextPart("One.", id="m_1", provider_name="function", provider_details={"sig": "a"}),
+        TextPart("Two.", id="m_2", provider_name="function"),
+        ToolCallPart("f", "{}", "c", id="fc_1", provider_name="function"),
+        ToolCallPart("g", "{}", "d", provider_name="function", provider_details={"sig": ["b"]}),
+    ]
+    sent = []
+
+    def script(messages, info):
+        sent.append(messages)
+        return ModelResponse(parts=parts)
+
+    made = {"ours": llm.Provider(factory=lambda name: FunctionModel(script))}
+    options = llm.ModelOptions(providers=made)
+    answer = await llm.complete("ours:x", [Message.user("hello")], options=options)
+    told = [Message.tool("r", tool_call_id=call.id) for call in answer.tool_calls]
+    history = [Message.user("hello"), stored(answer), *told]
+    await llm.complete("ours:x", history, options=options)
+
+    assert answer.content == "One.Two."
+    assert sent[-1][1].parts == parts
 
 
 async def test_any_model_of_the_library_can_be_used():
