@@ -7,25 +7,18 @@ users, so the overlay is the end state. Money is `Decimal` everywhere and theref
 
 from __future__ import annotations
 
-import ast
 import copy
 import json
-import operator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from benchmarks.arithmetic import calculate
 
 Json = Any
 CENT = Decimal("0.01")
 REASONS = ("no longer needed", "ordered by mistake")
 ADDRESS = ("address1", "address2", "city", "state", "country", "zip")
-OPERATORS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.USub: operator.neg,
-}
 
 
 class Refused(Exception):
@@ -44,19 +37,6 @@ def require(condition: bool, sentence: str) -> None:
     """Refuse with `sentence` unless the condition holds."""
     if not condition:
         raise Refused(sentence)
-
-
-def evaluate(node: ast.AST) -> Decimal:
-    """The value of an arithmetic syntax tree of numbers and + - * / ( )."""
-    if isinstance(node, ast.Expression):
-        return evaluate(node.body)
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return Decimal(str(node.value))
-    if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
-        return OPERATORS[type(node.op)](evaluate(node.operand))
-    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        return OPERATORS[type(node.op)](evaluate(node.left), evaluate(node.right))
-    raise Refused("only numbers and + - * / are understood")
 
 
 class Shop:
@@ -121,9 +101,9 @@ class Shop:
     def calculate(self, expression: str) -> str:
         """The value of an expression in numbers, with two decimals."""
         try:
-            return str(evaluate(ast.parse(expression, mode="eval")).quantize(CENT))
-        except (SyntaxError, ArithmeticError):
-            raise Refused("the expression cannot be calculated") from None
+            return str(calculate(expression).quantize(CENT))
+        except ArithmeticError as error:
+            raise Refused(str(error)) from None
 
     def transfer_to_human_agents(self, summary: str) -> str:
         """Hand the conversation over."""
