@@ -71,10 +71,13 @@ def log_in(demo, chromium):
     """
     complaints, windows = [], []
 
-    def note(kind, text):
-        # A dropped connection, as when the server is killed, is not the page's fault.
-        if "net::ERR" not in text and "WebSocket connection" not in text:
-            complaints.append(f"{kind}: {text}")
+    def note(line):
+        # A dropped connection, as when the server is killed, is not the page's fault; nor is the
+        # icon that a browser looks for by itself.
+        excused = ("net::ERR", "WebSocket connection", "favicon.ico")
+        text = f"{line.text} {line.location['url']}"
+        if line.type == "error" and not any(one in text for one in excused):
+            complaints.append(text)
 
     def window(name, where="/", **options):
         options = {"viewport": DESKTOP, **options}
@@ -83,8 +86,8 @@ def log_in(demo, chromium):
         windows.append(context)
         page = context.new_page()
         if where == "/":
-            page.on("pageerror", lambda error: note("error", str(error)))
-            page.on("console", lambda line: line.type == "error" and note(line.type, line.text))
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("console", note)
         page.goto(demo.address + where)
         page.get_by_label(re.compile("user ?name", re.I)).fill(name)
         page.get_by_label(re.compile("password", re.I)).fill(PASSWORD)
