@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 import uuid
 from typing import Any
 
@@ -12,11 +14,14 @@ from dramatiq.middleware import Middleware
 
 from agentruntime.broker import make_broker
 from agentruntime.conf import runtime_settings
+from agentruntime.crash import crash_point
 from agentruntime.dispatch import ACTOR
 from agentruntime.lifecycle.lease import keeper
 from agentruntime.lifecycle.loop import execute
 from agentruntime.lifecycle.recover import sweep
 from agentruntime.signals import noticed
+
+LAST_COMMIT_SECONDS = 2.0
 
 
 class Sweeper(Middleware):
@@ -24,47 +29,74 @@ class Sweeper(Middleware):
 
     def __init__(self) -> None:
         self._stop = threading.Event()
-        self._workers = 0
 
     def after_worker_boot(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
         self._stop = threading.Event()
         places = threading.Semaphore(max(len(worker.workers), 1))
         keeper.resume()
+        self._hear_the_signal()
         threading.Thread(
             target=self._sweep_on, args=(self._stop, places), name="agentruntime-sweep", daemon=True
         ).start()
 
-    def before_worker_shutdown(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
+    def _hear_the_signal(self) -> None:
+        """Begin to let go the moment SIGTERM comes; Dramatiq looks for it once a second."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # a worker inside of another process: its owner says when it ends
+        before = signal.getsignal(signal.SIGTERM)
+        if not callable(before):
+            return
+
+        def on_term(number: int, frame: Any) -> None:
+            # A handler runs between any two instructions of the main thread: it takes no lock.
+            threading.Thread(target=self._let_go, daemon=True).start()
+            before(number, frame)
+
+        signal.signal(signal.SIGTERM, on_term)
+
+    def _let_go(self) -> None:
         self._stop.set()
         keeper.drain()
 
+    def before_worker_shutdown(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
+        self._let_go()
+
+    def after_worker_shutdown(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
+        """Wait for the runs that the sweep took up: their threads are not Dramatiq's."""
+        until = time.monotonic() + runtime_settings().GRACE_SECONDS + LAST_COMMIT_SECONDS
+        while not keeper.is_idle and time.monotonic() < until:
+            time.sleep(0.02)
+
     def _sweep_on(self, stop: threading.Event, places: threading.Semaphore) -> None:
-        while True:
+        while not stop.is_set():
             try:
-                for run_id in sweep():
-                    if stop.is_set() or not places.acquire(blocking=False):
-                        break
-                    threading.Thread(
-                        target=self._take_up,
-                        args=(run_id, places),
-                        name="agentruntime-run",
-                        daemon=True,
-                    ).start()
+                self._sweep_once(stop, places)
             except Exception as error:  # a sweep that fails is tried again, for ever
-                noticed.send(
-                    sender=None, level="warning", event="sweep failed", facts={"error": repr(error)}
-                )
+                _tell("sweep failed", error)
             finally:
                 connections.close_all()
-            if stop.wait(runtime_settings().SWEEP_SECONDS):
+            stop.wait(runtime_settings().SWEEP_SECONDS)
+
+    def _sweep_once(self, stop: threading.Event, places: threading.Semaphore) -> None:
+        for run_id in sweep():
+            if stop.is_set() or not places.acquire(blocking=False):
                 return
+            threading.Thread(
+                target=self._take_up, args=(run_id, places), name="agentruntime-run", daemon=True
+            ).start()
 
     def _take_up(self, run_id: uuid.UUID, places: threading.Semaphore) -> None:
         try:
             execute(run_id)
+        except Exception as error:
+            _tell("a run could not be taken up", error)
         finally:
             connections.close_all()
             places.release()
+
+
+def _tell(event: str, error: Exception) -> None:
+    noticed.send(sender=None, level="warning", event=event, facts={"error": repr(error)})
 
 
 class Connections(Middleware):
@@ -78,6 +110,9 @@ class Connections(Middleware):
     ) -> None:
         connections.close_all()
 
+    def after_ack(self, broker: dramatiq.Broker, message: Any) -> None:
+        crash_point("P15")
+
 
 broker = make_broker(Sweeper(), Connections())
 
@@ -88,3 +123,4 @@ def execute_run(run_id: str) -> None:
     row.
     """
     execute(uuid.UUID(run_id))
+    crash_point("P14")

@@ -12,14 +12,21 @@ import os
 import threading
 
 import dramatiq
+import redis
 from django.conf import settings
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import Middleware
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from agentruntime.conf import runtime_settings
 
 logger = logging.getLogger(__name__)
+# A Redis that is down or hangs costs a request this much, once (see `dispatch`), and no run.
+CONNECT_SECONDS = 0.5
+ANSWER_SECONDS = 1.0
+
 _embedded: dramatiq.Worker | None = None
 _lock = threading.Lock()
 
@@ -28,8 +35,17 @@ def make_broker(*middleware: Middleware) -> dramatiq.Broker:
     """Return the broker of this process, set as Dramatiq's own."""
     url = getattr(settings, "REDIS_URL", "")
     if url:
+        client = redis.Redis.from_url(
+            url,
+            socket_connect_timeout=CONNECT_SECONDS,
+            socket_timeout=ANSWER_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+            health_check_interval=30,
+        )
         broker: dramatiq.Broker = RedisBroker(
-            url=url, middleware=list(middleware), namespace=f"{runtime_settings().QUEUE_NAME}:queue"
+            client=client,
+            middleware=list(middleware),
+            namespace=f"{runtime_settings().QUEUE_NAME}:queue",
         )
     else:
         broker = StubBroker(middleware=list(middleware))

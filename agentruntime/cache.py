@@ -6,13 +6,20 @@ JSON text only. Whatever the cache does (down, flushed, wrong) the caller reads 
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from django.core.cache import caches
+from django.core.cache import BaseCache, caches
 
 from agentruntime.conf import runtime_settings
+
+SLOW_SECONDS = 0.5
+SILENT_SECONDS = 5.0
+
+_silent_until = 0.0
 
 
 def _key(thread_id: uuid.UUID, version: int, part: str) -> str:
@@ -21,18 +28,39 @@ def _key(thread_id: uuid.UUID, version: int, part: str) -> str:
 
 def remember(thread_id: uuid.UUID, version: int, entry: dict[str, Any], part: str = "head") -> None:
     """Keep a JSON-like entry for this version of the thread. Never raises."""
-    settings = runtime_settings()
-    with suppress(Exception):  # a cache that is down costs time, nothing else
-        caches[settings.CACHE_ALIAS].set(
-            _key(thread_id, version, part), json.dumps(entry), settings.CACHE_SECONDS
+    with suppress(Exception), _watched() as cache:
+        cache.set(
+            _key(thread_id, version, part), json.dumps(entry), runtime_settings().CACHE_SECONDS
         )
 
 
 def recall(thread_id: uuid.UUID, version: int, part: str = "head") -> dict[str, Any] | None:
     """Return the entry for this version of the thread, or None. Never raises."""
-    try:
-        text = caches[runtime_settings().CACHE_ALIAS].get(_key(thread_id, version, part))
+    entry = None
+    with suppress(Exception), _watched() as cache:
+        text = cache.get(_key(thread_id, version, part))
         entry = json.loads(text) if isinstance(text, str) else None
-    except Exception:
-        return None
     return entry if isinstance(entry, dict) else None
+
+
+def forget(thread_id: uuid.UUID, version: int, part: str = "head") -> None:
+    """Drop an entry. Never raises; one that stays expires by itself."""
+    with suppress(Exception), _watched() as cache:
+        cache.delete(_key(thread_id, version, part))
+
+
+@contextmanager
+def _watched() -> Iterator[BaseCache]:
+    """Give the cache, and leave it alone for a while if it took long: a server that hangs must not
+    cost each step its time-out.
+    """
+    global _silent_until
+    begun = time.monotonic()
+    if begun < _silent_until:
+        raise TimeoutError
+    try:
+        yield caches[runtime_settings().CACHE_ALIAS]
+    finally:
+        ended = time.monotonic()
+        if ended - begun > SLOW_SECONDS:
+            _silent_until = ended + SILENT_SECONDS

@@ -32,6 +32,8 @@ class Settings:
     """How long a step may go on after SIGTERM before its run is given back."""
     CANCEL_SECONDS: float = 1.0
     """How long cancelled async work may take to unwind before it is given up."""
+    DATABASE_PATIENCE_SECONDS: float = 60.0
+    """How long a worker waits for a database that is away before it lets its run go."""
     TOOL_TIMEOUT_SECONDS: float = 300.0
     NODE_TIMEOUT_SECONDS: float = 900.0
     RECURSION_LIMIT_STEPS: int = 25

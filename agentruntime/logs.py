@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from django.dispatch import receiver
+from structlog.contextvars import get_contextvars
 
 from agentruntime.signals import noticed
 
@@ -16,9 +17,12 @@ logger = logging.getLogger("agentruntime")
 def write_line(
     *, level: str, event: str, facts: dict[str, Any], exc_info: Any = None, **_: Any
 ) -> None:
-    """Write one line: what happened, then `name=value` for each fact, control characters
-    escaped.
+    """Write one line: what happened, then `name=value` for each fact, control characters escaped.
+
+    Inside of a run its id, thread, node and fencing token are among the facts. They are bound as
+    structlog's context variables, so the lines of a host that logs through structlog have them too.
     """
+    facts = {**get_contextvars(), **facts}
     told = " ".join(f"{name}={str(value)!r}" for name, value in facts.items())
     logger.log(
         logging.getLevelName(level.upper()),

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from agentruntime.conf import runtime_settings
+from agentruntime.crash import crash_point
 from agentruntime.exceptions import RunParked
 from agentruntime.lifecycle.finish import fail_run
 from agentruntime.lifecycle.lease import OWNER
@@ -30,13 +31,20 @@ def claim_run(run_id: uuid.UUID) -> Claim | None:
     is parked as failed.
     """
     nonce = f"{OWNER}/{uuid.uuid4().hex[:8]}"
-    return durably(lambda: _claim(run_id, nonce))
+    tries = 0
+
+    def work() -> Claim | None:
+        nonlocal tries
+        tries += 1
+        mine = Run.objects.filter(pk=run_id, lease_owner=nonce).first() if tries > 1 else None
+        if mine is not None:  # the last try had landed, only the answer to its COMMIT was lost
+            return Claim(mine, mine.lease)
+        return _claim(run_id, nonce)
+
+    return durably(work)
 
 
 def _claim(run_id: uuid.UUID, owner: str) -> Claim | None:
-    run = Run.objects.select_for_update().filter(pk=run_id, lease_owner=owner).first()
-    if run is not None:  # the commit had landed, only its answer was lost
-        return Claim(run, run.lease)
     run = Run.objects.select_for_update(skip_locked=True).filter(pk=run_id).claimable().first()
     if run is None:
         return None
@@ -65,6 +73,7 @@ def _claim(run_id: uuid.UUID, owner: str) -> Claim | None:
         head = Checkpoint.objects.filter(thread=run.thread_id, version=pen.thread.head_version)
         pen.tell("node.started", node=head.values_list("next_node", flat=True)[0])
     if lapsed:
+        crash_point("R1")
         counted.send(sender=None, name="run.recovered", value=1, attributes={"graph": run.graph})
         noticed.send(
             sender=None,

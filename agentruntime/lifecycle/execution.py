@@ -38,6 +38,12 @@ class Execution:
         self.attempt, self.deadline = attempt, deadline
         self._progress, self._answers = progress, answers
         self._unknown_memos: list[memo.Memo] = []
+        self._memos_at_work = 0
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether nothing is under way that must not be begun twice."""
+        return self._memos_at_work == 0
 
     @property
     def waits(self) -> bool:
@@ -47,6 +53,11 @@ class Execution:
     def questions(self) -> list[Any]:
         """The questions to put before people."""
         return [*self._answers.asked, *(one.question() for one in self._unknown_memos)]
+
+    def begin_again(self) -> None:
+        """Forget what was asked: the body starts from its first line."""
+        self._answers.begin_again()
+        self._unknown_memos = []
 
     def answer(self, payload: Any, message: str, response_schema: Any) -> Any:
         row = self._answers.look_up(payload, message, response_schema)
@@ -59,23 +70,27 @@ class Execution:
             return self._once_async(name, fn, args, kwargs)
         one = self._begin(name)
         if not one.is_recorded:
+            self._memos_at_work += 1
             try:
                 value = fn(*args, **kwargs)
             except Exception as error:
                 self._beside(lambda error=error: one.fail(error))  # type: ignore[misc]
                 raise
             self._beside(lambda: one.record(value))
+            self._memos_at_work -= 1
         return one.result()
 
     async def _once_async(self, name: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         one = self._begin(name)
         if not one.is_recorded:
+            self._memos_at_work += 1
             try:
                 value = await fn(*args, **kwargs)
             except Exception as error:
                 self._beside(lambda error=error: one.fail(error))  # type: ignore[misc]
                 raise
             self._beside(lambda: one.record(value))
+            self._memos_at_work -= 1
         return one.result()
 
     def _begin(self, name: str) -> memo.Memo:

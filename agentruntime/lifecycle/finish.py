@@ -6,8 +6,17 @@ from typing import Any
 
 from agentruntime.exceptions import AgentRuntimeError
 from agentruntime.lifecycle.record import Pen, writing
-from agentruntime.models import Interrupt, InterruptStatus, Run, RunStatus
-from agentruntime.signals import interrupt_closed, run_ended
+from agentruntime.models import (
+    ENDED,
+    CallStatus,
+    Interrupt,
+    InterruptStatus,
+    Lease,
+    Run,
+    RunStatus,
+    ToolExecution,
+)
+from agentruntime.signals import call_settled, counted, interrupt_closed, run_ended
 
 
 def end_run(run: Run, pen: Pen, status: str, **error: Any) -> None:
@@ -16,9 +25,32 @@ def end_run(run: Run, pen: Pen, status: str, **error: Any) -> None:
     `error` may hold `error_code` and `error_detail`. The pen is saved by its owner.
     """
     close_questions(run)
+    if status != RunStatus.COMPLETED:
+        _leave_calls(run, pen)
     run.move_to(status, stop_requested_at=None, **error)
     pen.tell(f"run.{status}", error=run.error)
     run_ended.send(sender=Run, run=run)
+
+
+def _leave_calls(run: Run, pen: Pen) -> None:
+    """What had been started and has no outcome is said to be unknown. Nothing waits in the row of a
+    transactional call: its effect cannot be there without its outcome.
+    """
+    started = ToolExecution.objects.filter(run=run, status=CallStatus.RUNNING)
+    for row in started.order_by("id"):
+        if row.effect == "transactional":
+            row.save_fields(status=CallStatus.PENDING)
+            continue
+        row.save_fields(status=CallStatus.UNKNOWN)
+        counted.send(sender=None, name="tool.unknown", value=1, attributes={"tool": row.tool})
+        pen.tell("tool.unknown", call_key=row.call_key, tool=row.tool, status=row.status)
+        call_settled.send(sender=ToolExecution, execution=row)
+
+
+def ended_already(lease: Lease) -> bool:
+    """Say whether the run has ended under this very lease."""
+    ended = Run.objects.filter(pk=lease.run_id, fencing_token=lease.fencing_token, status__in=ENDED)
+    return ended.exists()
 
 
 def fail_run(run: Run, error: BaseException) -> None:

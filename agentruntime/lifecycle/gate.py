@@ -65,7 +65,7 @@ def standing_of(
     if not covers or row.tool_fingerprint != tool.fingerprint:
         return _superseded(progress, row, tool, asked)
     if last.status == InterruptStatus.OPEN:
-        return Standing(question=_same_question(last))
+        return Standing(question=same_question(last))
     return _answered(progress, row, tool, asked, last)
 
 
@@ -131,13 +131,15 @@ def approval_question(
     )
 
 
-def _same_question(interrupt: Interrupt) -> Question:
+def same_question(interrupt: Interrupt) -> Question:
+    """Return the question that this interrupt asks already."""
     return Question(
         scope=interrupt.scope,
         payload=interrupt.payload,
         occurrence=interrupt.occurrence,
         kind=interrupt.kind,
         tool_execution_id=interrupt.tool_execution_id,
+        kept=interrupt.pk,
     )
 
 

@@ -76,7 +76,8 @@ def _closed(row: ToolExecution | None, call: ToolCall, why: str) -> MessageValue
     if row is None:
         return MessageValue.tool(f"Error: not run: {why}", tool_call_id=call.id)
     if not row.is_settled:
-        if row.status in (CallStatus.RUNNING, CallStatus.UNKNOWN):
+        was_started = row.status in (CallStatus.RUNNING, CallStatus.UNKNOWN)
+        if was_started and row.effect != "transactional":  # such a one is rolled back
             changes: dict[str, Any] = {
                 "status": CallStatus.UNKNOWN,
                 "error": {

@@ -16,6 +16,7 @@ from django.db import connections, transaction
 
 from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import Cancelled, LeaseLost
+from agentruntime.executors import leave_silent_loop
 from agentruntime.models import DatabaseTime, Lease, Run, RunStatus
 from agentruntime.signals import counted, noticed
 
@@ -36,6 +37,29 @@ class Control:
         self.stop_requested = False
         self.lost = False
         self.draining_since: float | None = None
+        self.confirmed_at = time.monotonic()
+        """When the lease was last known to be this process's, by the clock that goes on while the
+        process is stopped."""
+
+    def confirm(self) -> None:
+        """Raise `LeaseLost` if the lease may have lapsed unseen and is not held any more.
+
+        A process that was stopped for longer than a lease wakes up in the middle of anything; this
+        is asked right before an effect begins.
+        """
+        if time.monotonic() - self.confirmed_at < runtime_settings().LEASE_SECONDS:
+            return
+        asked_at = time.monotonic()
+        mine = Run.objects.filter(
+            pk=self.lease.run_id,
+            fencing_token=self.lease.fencing_token,
+            status=RunStatus.RUNNING,
+        )
+        if not mine.exists():
+            self.lost = True
+        else:
+            self.confirmed_at = asked_at
+        self.check()
 
     def wake(self) -> None:
         self.inbox.put(None)
@@ -102,10 +126,22 @@ class Keeper:
     def drain(self) -> None:
         """Let every held run go after its step: the process is about to end."""
         with self._lock:
+            if self._draining_since is not None:
+                return
             self._draining_since = time.monotonic()
             for control in self._held.values():
                 control.draining_since = self._draining_since
                 control.wake()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the process is about to end: nothing new is to be claimed."""
+        return self._draining_since is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no run is held."""
+        return not self._held
 
     def resume(self) -> None:
         """Take up work again after `drain`: a new worker starts in this process."""
@@ -127,6 +163,13 @@ class Keeper:
                     return
             if not held:
                 continue
+            if leave_silent_loop():
+                noticed.send(
+                    sender=None,
+                    level="error",
+                    event="an async node or tool blocks the event loop; new work gets another one",
+                    facts={"runs": sorted(map(str, held))},
+                )
             try:
                 self.look(held)
                 if time.monotonic() >= next_beat:
@@ -158,6 +201,7 @@ class Keeper:
 
     def look(self, held: dict[uuid.UUID, Control]) -> None:
         """Tell the claims that were fenced out, and those whose run is to stop."""
+        asked_at = time.monotonic()
         rows = Run.objects.filter(pk__in=held).values_list(
             "pk", "fencing_token", "status", "stop_requested_at"
         )
@@ -169,7 +213,9 @@ class Keeper:
                     control.lost = True
                     counted.send(sender=None, name="lease.lost", value=1, attributes={})
                     control.wake()
-            elif stop is not None and not control.stop_requested:
+                continue
+            control.confirmed_at = asked_at
+            if stop is not None and not control.stop_requested:
                 control.stop_requested = True
                 control.wake()
 

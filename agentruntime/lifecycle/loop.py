@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
+
+from django.db import DatabaseError, InterfaceError
+from structlog.contextvars import bound_contextvars
 
 from agentruntime.conf import runtime_settings
+from agentruntime.crash import crash_point
 from agentruntime.exceptions import (
     Cancelled,
     LeaseLost,
@@ -18,32 +23,49 @@ from agentruntime.executors import now
 from agentruntime.graph import END
 from agentruntime.lifecycle import settings
 from agentruntime.lifecycle.claim import Claim, claim_run
-from agentruntime.lifecycle.finish import fail_run
+from agentruntime.lifecycle.finish import ended_already, fail_run
 from agentruntime.lifecycle.lease import Control, keeper
-from agentruntime.lifecycle.pause import give_back, pause_run
+from agentruntime.lifecycle.pause import give_back, pause_run, withdraw
 from agentruntime.lifecycle.progress import Progress, load_progress
+from agentruntime.lifecycle.recording import record_again
 from agentruntime.lifecycle.results import Later, Waiting
 from agentruntime.lifecycle.step import commit_steps, join_result, take_step
 from agentruntime.lifecycle.stop import end_stopped
 from agentruntime.models import Run
-from agentruntime.models.transactions import durably
+from agentruntime.models.transactions import durably, is_passing, patient
 from agentruntime.signals import counted, noticed
 
 
 def execute(run_id: uuid.UUID) -> None:
     """Claim the run and work on it. What goes wrong ends in the run's row, not in the caller.
 
-    Returns at once if the run cannot be claimed. Safe to call any number of times, anywhere.
+    Returns at once if the run cannot be claimed. Safe to call any number of times, anywhere. A
+    database that is away is waited for; if that takes too long, the run is left to the sweep.
     """
-    claim = claim_run(run_id)
-    if claim is None:
+    if keeper.is_draining:
         return
+    with patient(runtime_settings().DATABASE_PATIENCE_SECONDS):
+        try:
+            claim = claim_run(run_id)
+        except (DatabaseError, InterfaceError) as error:
+            _tell_away({"run": run_id}, error)
+            return
+        if claim is not None:
+            facts = {"run": str(run_id), "thread": str(claim.run.thread_id)}
+            with bound_contextvars(**facts, fencing_token=claim.lease.fencing_token):
+                _hold(claim)
+
+
+def _hold(claim: Claim) -> None:
     with keeper.hold(claim.lease) as control:
         control.stop_requested = claim.run.stop_requested_at is not None
+        crash_point("P3")
         try:
             _work(claim, control)
         except (LeaseLost, StaleState, RunNotFound, ThreadNotFound) as error:
             _tell_lost(claim, error)
+        except (DatabaseError, InterfaceError) as error:
+            _leave(claim, error) if is_passing(error) else _fail(claim, error)
         except Exception as error:
             _fail(claim, error)
 
@@ -53,13 +75,16 @@ def _work(claim: Claim, control: Control) -> None:
     try:
         _go_on(progress, control)
     except Cancelled:
-        if control.stop_requested:
+        record_again(progress)
+        if control.stop_requested or progress.stop_seen:
+            crash_point("S1")
             end_stopped(progress.lease, progress.unsaved)
-        else:  # told to end, and out of grace
+        else:  # told to end: what is finished is kept, the rest is somebody else's
+            _save(progress)
             give_back(progress.lease, count_claim=False)
     except StepError:
-        if progress.unsaved:
-            commit_steps(progress.lease, progress.saved_version, progress.unsaved)
+        record_again(progress)
+        _save(progress)
         raise
 
 
@@ -86,7 +111,7 @@ def _step(progress: Progress, control: Control) -> bool:
     result = take_step(progress, control)
     if isinstance(result, Waiting):
         unsaved, saved = progress.unsaved, progress.saved_version
-        pause_run(progress.lease, result.questions, result.scopes, unsaved, saved)
+        pause_run(progress.lease, result, unsaved, saved)
         progress.unsaved = []
         progress.remember()
         return False
@@ -95,9 +120,15 @@ def _step(progress: Progress, control: Control) -> bool:
         give_back(progress.lease, wake_in=result.seconds)
         return False
     step, state = join_result(progress, result)
+    if progress.unrecorded:
+        record_again(progress)
+    if result.leftover:
+        withdraw(progress.lease, result.leftover)
+    crash_point("P5")
     durable = progress.run.config.get("durable_checkpoint_every_step", True)
     if durable or step.next_node == END:
         commit_steps(progress.lease, progress.saved_version, [*progress.unsaved, step])
+        crash_point("P12")
         progress.unsaved = []
         progress.advance(step, state)
     else:
@@ -125,9 +156,33 @@ def _fail(claim: Claim, error: Exception) -> None:
         exc_info=None if isinstance(error, StepError) else error,
     )
     try:
-        durably(lambda: fail_run(Run.held(claim.lease), error))
+        durably(lambda: _end_failed(claim, error))
     except (LeaseLost, ThreadNotFound) as lost:
         _tell_lost(claim, lost)
+    except (DatabaseError, InterfaceError) as away:
+        _leave(claim, away)
+
+
+def _end_failed(claim: Claim, error: Exception) -> None:
+    if ended_already(claim.lease):  # the commit had landed, only its answer was lost
+        return
+    fail_run(Run.held(claim.lease), error)
+
+
+def _leave(claim: Claim, error: Exception) -> None:
+    """Let go of a run that cannot be written for now; it goes on from its last commit."""
+    _tell_away(_facts(claim, error), error)
+    with suppress(Exception), patient(0):
+        give_back(claim.lease, wake_in=1.0)
+
+
+def _tell_away(facts: dict[str, object], error: Exception) -> None:
+    noticed.send(
+        sender=None,
+        level="warning",
+        event="the database does not take writes, the run is left to the sweep",
+        facts={**facts, "error": f"{type(error).__name__}: {error}"},
+    )
 
 
 def _tell_lost(claim: Claim, error: Exception) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 from agentruntime.exceptions import ToolFailed
 from agentruntime.graph.messages import new_id
 from agentruntime.graph.tools import Tool
-from agentruntime.lifecycle import ledger
+from agentruntime.lifecycle import doubt, ledger
 from agentruntime.lifecycle.outcomes import failed, succeeded
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Question
+from agentruntime.lifecycle.recording import record
 from agentruntime.models import (
     CallKind,
     CallStatus,
@@ -42,7 +43,7 @@ class Memo:
         self._settle(failed(error))
 
     def _settle(self, outcome: Any) -> None:
-        self.row = ledger.record(self._progress.lease, [(self.row, outcome)])[0]
+        self.row = record(self._progress, [(self.row, outcome)])[0]
 
     def result(self) -> Any:
         """Return the recorded result; raises `ToolFailed` where it is an error."""
@@ -51,7 +52,7 @@ class Memo:
         return self.row.result
 
     def question(self) -> Question:
-        return ledger.outcome_question(self.row)
+        return doubt.outcome_question(self.row)
 
 
 def begin(progress: Progress, node: str, scope: str, name: str) -> Memo:
@@ -90,9 +91,9 @@ def begin(progress: Progress, node: str, scope: str, name: str) -> Memo:
 
 def _reopened(progress: Progress, row: ToolExecution) -> Memo:
     """A memo that was begun before: recorded, answered by a person, or unknown."""
-    if row.is_settled:
+    if row.is_settled and doubt.is_readable(row):
         return Memo(progress, row, is_mine=False)
-    answer = ledger.answer_about(row)
+    answer = doubt.answer_about(row)
     if answer is None:
         row.save_fields(status=CallStatus.UNKNOWN)
         return Memo(progress, row, is_mine=False)
@@ -104,7 +105,7 @@ def _reopened(progress: Progress, row: ToolExecution) -> Memo:
             started_at=DatabaseTime(),
         )
         return Memo(progress, row, is_mine=True)
-    row.save_fields(**ledger.fields_of(ledger.told_outcome(answer)))
+    row.save_fields(**ledger.fields_of(doubt.told_outcome(answer)))
     return Memo(progress, row, is_mine=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from agentruntime import llm
 from agentruntime.conf import runtime_settings
 from agentruntime.graph.messages import Message
 
@@ -18,8 +19,6 @@ async def ask_model(
     deadline: float | None,
 ) -> Message:
     """Return the answer of the model named `provider:name`; see `agentruntime.llm`."""
-    from agentruntime import llm  # the provider libraries are loaded when one is asked
-
     settings = runtime_settings()
     options = llm.ModelOptions(
         openai_api_key=settings.OPENAI_API_KEY,

@@ -67,7 +67,8 @@ def failed(error: BaseException, arguments: Mapping[str, Any] | None = None) -> 
     """Return the outcome of a call that raised; secret arguments are masked in what it says."""
     if not isinstance(error, ToolError):
         reason = _without_secrets(str(error), arguments or {})
-        error = ToolFailed(kind=type(error).__name__, reason=reason or "no reason given")
+        kind = getattr(error, "raised_kind", type(error).__name__)
+        error = ToolFailed(kind=kind, reason=reason or "no reason given")
     return Outcome(CallStatus.FAILED, error=as_error(error))
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Q
 
-from agentruntime.dispatch import ring_after_commit
+from agentruntime.crash import crash_point
+from agentruntime.dispatch import ring_after_commit, ring_later
+from agentruntime.lifecycle.finish import close_questions
 from agentruntime.lifecycle.questions import Question
 from agentruntime.lifecycle.record import Pen, StepRecord, writing
+from agentruntime.lifecycle.results import Waiting
 from agentruntime.models import (
     CallStatus,
     DatabaseTime,
@@ -26,36 +30,23 @@ from agentruntime.signals import interrupt_closed, interrupt_opened
 
 def pause_run(
     lease: Lease,
-    questions: Sequence[Question],
-    scopes: Sequence[str],
+    waiting: Waiting,
     unsaved: Sequence[StepRecord] = (),
     expected: int | None = None,
 ) -> str:
     """Open the questions that are not open yet and give the run back; return its new status.
 
-    `scopes` are those that the step has looked at: what is open there and was not asked this time
-    is withdrawn. A run whose questions were all answered meanwhile is queued, not interrupted.
+    What is open in the scopes that the step has looked at and was not asked this time is withdrawn.
+    A run of whose questions one was answered or closed meanwhile is queued, not interrupted.
     """
-    return durably(lambda: _pause(lease, questions, scopes, unsaved, expected))
+    return durably(lambda: _pause(lease, waiting, unsaved, expected))
 
 
 def _pause(
-    lease: Lease,
-    questions: Sequence[Question],
-    scopes: Sequence[str],
-    unsaved: Sequence[StepRecord],
-    expected: int | None,
+    lease: Lease, waiting: Waiting, unsaved: Sequence[StepRecord], expected: int | None
 ) -> str:
     run = Run.objects.select_for_update().filter(pk=lease.run_id).first()
-    if (
-        run is not None
-        and run.fencing_token == lease.fencing_token
-        and run.status
-        in (
-            RunStatus.INTERRUPTED,
-            RunStatus.QUEUED,
-        )
-    ):
+    if run is not None and has_let_go(run, lease):
         return run.status  # the commit had landed, only its answer was lost
     run = Run.held(lease)
     with writing(run.thread_id, run.pk) as pen:
@@ -63,40 +54,60 @@ def _pause(
             pen.expect(expected)
         for step in unsaved:
             pen.append(step, lease.fencing_token)
-        fresh = withdraw_and_open(run, questions, scopes)
-        waiting = Interrupt.objects.filter(run=run, status=InterruptStatus.OPEN).count()
-        answered = any(_is_answered(run, question) for question in questions)
-        status = RunStatus.INTERRUPTED if waiting and not answered else RunStatus.QUEUED
-        run.move_to(status, attempts=0)
-        if status == RunStatus.INTERRUPTED:
-            _tell(pen, run, fresh)
-        else:
+        fresh, has_moved_on = withdraw_and_open(run, waiting.questions, waiting.scopes)
+        if has_moved_on or not Interrupt.objects.filter(run=run, status="open").exists():
+            run.move_to(RunStatus.QUEUED, attempts=0)
             pen.tell("run.queued", reason="answered")
             ring_after_commit(run.pk)
+        elif waiting.wake_in is not None:
+            run.move_to(RunStatus.QUEUED, attempts=0, wake_at=DatabaseTime(waiting.wake_in))
+            _tell(pen, run, fresh)
+        else:
+            run.move_to(RunStatus.INTERRUPTED, attempts=0)
+            _tell(pen, run, fresh)
+        transaction.on_commit(lambda: crash_point("A1"))
     return run.status
+
+
+def has_let_go(run: Run, lease: Lease) -> bool:
+    """Say whether the holder of `lease` has given this locked run back already."""
+    return run.fencing_token == lease.fencing_token and run.status in (
+        RunStatus.INTERRUPTED,
+        RunStatus.QUEUED,
+    )
+
+
+def withdraw(lease: Lease, scopes: Sequence[str]) -> None:
+    """Close what is still open in scopes whose step has come to its end."""
+    durably(lambda: close_questions(Run.held(lease), scope__in=scopes))
 
 
 def withdraw_and_open(
     run: Run, questions: Sequence[Question], scopes: Sequence[str]
-) -> list[Interrupt]:
-    """Make the open questions of `scopes` exactly these; return those that are new."""
+) -> tuple[list[Interrupt], bool]:
+    """Make the open questions of `scopes` exactly these; return those that are new, and whether one
+    of the questions is not open any more.
+    """
     keys = {(one.scope, one.digest, one.occurrence) for one in questions}
     rows = Interrupt.objects.select_for_update().filter(
         run=run, scope__in=scopes, status__in=(InterruptStatus.OPEN, InterruptStatus.ANSWERED)
     )
-    there = set()
+    there: dict[tuple[str, str, int], str] = {}
     for row in rows.order_by("created_at"):
-        there.add((row.scope, row.digest, row.occurrence))
-        if (
-            row.status == InterruptStatus.OPEN
-            and (row.scope, row.digest, row.occurrence) not in keys
-        ):
+        key = (row.scope, row.digest, row.occurrence)
+        there[key] = row.status
+        if row.status == InterruptStatus.OPEN and key not in keys:
             row.status = InterruptStatus.CANCELLED
             row.save(update_fields=["status"])
             interrupt_closed.send(sender=Interrupt, interrupt=row)
-    return [
-        _open(run, one) for one in questions if (one.scope, one.digest, one.occurrence) not in there
-    ]
+    fresh, has_moved_on = [], False
+    for one in questions:
+        status = there.get((one.scope, one.digest, one.occurrence))
+        if status is None and one.kept is None:
+            fresh.append(_open(run, one))
+        elif status != InterruptStatus.OPEN:  # answered, or expired, since the step looked
+            has_moved_on = True
+    return fresh, has_moved_on
 
 
 def _open(run: Run, question: Question) -> Interrupt:
@@ -122,16 +133,6 @@ def _open(run: Run, question: Question) -> Interrupt:
     return interrupt
 
 
-def _is_answered(run: Run, question: Question) -> bool:
-    return Interrupt.objects.filter(
-        thread_id=run.thread_id,
-        scope=question.scope,
-        digest=question.digest,
-        occurrence=question.occurrence,
-        status=InterruptStatus.ANSWERED,
-    ).exists()
-
-
 def _tell(pen: Pen, run: Run, fresh: Sequence[Interrupt]) -> None:
     told: list[dict[str, Any]] = [
         {"id": str(one.pk), "kind": one.kind, "message": one.message, "payload": one.payload}
@@ -146,6 +147,9 @@ def give_back(lease: Lease, wake_in: float | None = None, count_claim: bool = Tr
     """
 
     def work() -> None:
+        run = Run.objects.select_for_update().filter(pk=lease.run_id).first()
+        if run is not None and has_let_go(run, lease):
+            return  # the commit had landed, only its answer was lost
         run = Run.held(lease)
         changes: dict[str, Any] = {} if count_claim else {"attempts": max(run.attempts - 1, 0)}
         if wake_in is not None:
@@ -153,5 +157,7 @@ def give_back(lease: Lease, wake_in: float | None = None, count_claim: bool = Tr
         run.move_to(RunStatus.QUEUED, **changes)
         if wake_in is None:
             ring_after_commit(run.pk)
+        else:
+            ring_later(run.pk, wake_in)
 
     durably(work)

@@ -25,7 +25,8 @@ class Question:
     response_schema: Any = None
     tool_execution_id: int | None = None
     expires_at: datetime | None = None
-    expires_in: float | None = None
+    kept: uuid.UUID | None = None
+    """The interrupt that asks this already: it is never opened again, whatever became of it."""
 
     @property
     def digest(self) -> str:
@@ -41,6 +42,11 @@ class Answers:
     tool_execution_id: int | None = None
     asked: list[Question] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
+
+    def begin_again(self) -> None:
+        """Count the questions anew: the code that asks starts from its first line."""
+        self.asked.clear()
+        self._counts.clear()
 
     def look_up(self, payload: Any, message: str, schema: Any) -> Interrupt | None:
         """Return the interrupt that answers this question, or None; then it is noted as asked."""

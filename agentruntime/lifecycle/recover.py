@@ -6,8 +6,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import F
+from django.db.models import DurationField, ExpressionWrapper, F
+from django.db.models.functions import Coalesce
 
+from agentruntime.crash import crash_point
 from agentruntime.dispatch import ring_after_commit
 from agentruntime.exceptions import IllegalTransition
 from agentruntime.graph import get_graph
@@ -15,17 +17,20 @@ from agentruntime.lifecycle.record import tell
 from agentruntime.lifecycle.resume import wake
 from agentruntime.lifecycle.settings import check_config
 from agentruntime.models import (
+    ACTIVE,
     RETRYABLE,
     CallKind,
     CallStatus,
+    Checkpoint,
     DatabaseTime,
     Interrupt,
     InterruptStatus,
     Run,
+    Thread,
     ToolExecution,
 )
 from agentruntime.models.transactions import durably
-from agentruntime.signals import interrupt_closed, noticed, swept
+from agentruntime.signals import counted, interrupt_closed, noticed, swept
 
 BATCH = 200
 
@@ -38,9 +43,14 @@ def sweep() -> list[uuid.UUID]:
     """
     expire_questions()
     swept.send(sender=None)
-    waiting = Run.objects.claimable().order_by("queued_at")
-    found = list(waiting.values_list("pk", flat=True)[:BATCH])
-    return found
+    late_by = ExpressionWrapper(
+        DatabaseTime() - Coalesce("wake_at", "lease_expires_at", "queued_at"), DurationField()
+    )
+    waiting = Run.objects.claimable().annotate(late_by=late_by).order_by("queued_at")
+    found = list(waiting.values_list("pk", "late_by")[:BATCH])
+    lag = max((late.total_seconds() for _, late in found), default=0.0)
+    counted.send(sender=None, name="sweep.lag", value=max(lag, 0.0), attributes={})
+    return [pk for pk, _ in found]
 
 
 def recover_runs() -> list[uuid.UUID]:
@@ -80,6 +90,7 @@ def _expire(run_id: uuid.UUID, interrupt_id: uuid.UUID) -> None:
     interrupt.status = InterruptStatus.EXPIRED
     interrupt.save(update_fields=["status"])
     interrupt_closed.send(sender=Interrupt, interrupt=interrupt)
+    crash_point("T1")
     wake(run, reason="expired", interrupt=str(interrupt.pk))
 
 
@@ -93,12 +104,17 @@ def retry_run(*, run_id: uuid.UUID, config: Mapping[str, Any] | None = None) -> 
     """
     changes = check_config(config)
 
+    tries = 0
+
     def work() -> Run:
+        nonlocal tries
+        tries += 1
         run = Run.locked(run_id)
+        if tries > 1 and run.status in ACTIVE:
+            return run  # the last try had landed, only the answer to its COMMIT was lost
         if run.status not in RETRYABLE:
             raise IllegalTransition(run=run.pk, status=run.status, wanted="retried")
-        later = Run.objects.filter(thread=run.thread_id, created_at__gt=run.created_at)
-        if later.exists():
+        if _has_gone_on(run):
             raise IllegalTransition(
                 run=run.pk, status="not the last of its thread", wanted="retried"
             )
@@ -112,9 +128,19 @@ def retry_run(*, run_id: uuid.UUID, config: Mapping[str, Any] | None = None) -> 
     return durably(work)
 
 
+def _has_gone_on(run: Run) -> bool:
+    """Say whether the thread is another run's by now."""
+    thread = Thread.locked(run.thread_id)
+    head = Checkpoint.objects.filter(thread=thread, version=thread.head_version)
+    others = Run.objects.active().filter(thread=thread, is_in_line=False)
+    return others.exists() or not head.filter(run=run).exists()
+
+
 def _give_second_chance(run: Run) -> None:
     """What failed without being a result starts afresh: parked calls, and memos that raised."""
     ToolExecution.objects.filter(
-        run=run, kind=CallKind.CALL, status__in=(CallStatus.RUNNING, CallStatus.PENDING)
+        run=run,
+        kind=CallKind.CALL,
+        status__in=(CallStatus.RUNNING, CallStatus.UNKNOWN, CallStatus.PENDING),
     ).update(retry_at=None, forgiven_attempts=F("attempts"))
     ToolExecution.objects.filter(run=run, kind=CallKind.ONCE, status=CallStatus.FAILED).delete()

@@ -22,14 +22,19 @@ class NodeResult:
     deltas: Mapping[str, list[tuple[str, Any]]] = field(default_factory=dict)
     replaced: Mapping[str, Any] = field(default_factory=dict)
     goto: str = ""
+    leftover: Sequence[str] = ()
+    """Scopes in which questions may still be open that nobody needs to answer any more."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """People must answer first. `scopes` are those in which questions may be open."""
+    """People must answer first. `scopes` are those in which questions may be open; `wake_in` says
+    after how many seconds there is something to do without an answer.
+    """
 
     questions: Sequence[Question]
     scopes: Sequence[str]
+    wake_in: float | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ import uuid
 from typing import Any
 
 import jsonschema
+from django.db import transaction
 
+from agentruntime.crash import crash_point
 from agentruntime.dispatch import ring_after_commit
 from agentruntime.exceptions import AlreadyAnswered, InterruptNotFound, InvalidAnswer, WrongDoor
 from agentruntime.graph.json_values import NotJson, check_json
@@ -44,11 +46,18 @@ def answer_interrupt(
     `AlreadyAnswered` for whoever comes second, `InterruptNotFound`, `WrongDoor`.
     """
 
+    tries = 0
+
     def work() -> Interrupt:
+        nonlocal tries
+        tries += 1
         run = Run.locked(_find(interrupt_id).run_id)
         interrupt = Interrupt.objects.select_for_update().get(pk=interrupt_id)
         if interrupt.kind != kind:
             raise WrongDoor(interrupt=interrupt.pk)
+        interrupt.run = run
+        if tries > 1 and _is_answer(interrupt, value, user):
+            return interrupt  # the last try had landed, only the answer to its COMMIT was lost
         if interrupt.status != InterruptStatus.OPEN:
             raise AlreadyAnswered(interrupt=interrupt.pk, status=interrupt.status)
         Interrupt.objects.filter(pk=interrupt.pk).update(
@@ -60,9 +69,17 @@ def answer_interrupt(
         interrupt.refresh_from_db()
         wake(run, reason="answered", interrupt=str(interrupt.pk))
         interrupt.run = run
+        crash_point("A3")
         return interrupt
 
     return durably(work)
+
+
+def _is_answer(interrupt: Interrupt, value: Any, user: Any) -> bool:
+    who = getattr(user, "pk", None)
+    return interrupt.status == InterruptStatus.ANSWERED and (
+        (interrupt.answer, interrupt.answered_by_id) == (value, who)
+    )
 
 
 def wake(run: Run, **why: Any) -> None:
@@ -71,6 +88,10 @@ def wake(run: Run, **why: Any) -> None:
         run.move_to(RunStatus.QUEUED)
         with writing(run.thread_id, run.pk) as pen:
             pen.tell("run.queued", **why)
+        transaction.on_commit(lambda: crash_point("A4"))
+        ring_after_commit(run.pk)
+    elif run.status == RunStatus.QUEUED and run.wake_at is not None:
+        run.save_fields(wake_at=None)  # it need not wait for its moment any more
         ring_after_commit(run.pk)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import IntegrityError
 from pydantic import ValidationError
 
 from agentruntime.conf import runtime_settings
+from agentruntime.crash import crash_point
 from agentruntime.dispatch import ring_after_commit
 from agentruntime.exceptions import (
     AgentRuntimeError,
@@ -40,6 +41,7 @@ from agentruntime.lifecycle.stop import stop_run
 from agentruntime.models import BusyPolicy, Checkpoint, Run, Thread
 from agentruntime.models.transactions import durably
 
+RACES = 3
 WITHDRAWN = "it was withdrawn: another message came in its place"
 
 
@@ -55,6 +57,8 @@ class _Request:
     key: str
     scope: str
     digest: str
+    new_run_id: uuid.UUID = field(default_factory=uuid.uuid4)
+    new_thread_id: uuid.UUID = field(default_factory=uuid.uuid4)
 
 
 def start_run(
@@ -97,10 +101,28 @@ def start_run(
         digest=digest(asked),
     )
     _make_way(request)
-    try:
-        return durably(lambda: _start(request))
-    except IntegrityError:  # somebody else was first with the key or on the thread: look again
-        return durably(lambda: _start(request))
+    for _ in range(RACES):
+        try:
+            return durably(_starting(request))
+        except IntegrityError:  # somebody else was first with the key or on the thread: look again
+            continue
+    return durably(_starting(request))
+
+
+def _starting(request: _Request) -> Callable[[], Run]:
+    tries = 0
+
+    def work() -> Run:
+        nonlocal tries
+        tries += 1
+        # A new try may find that the last one landed, and only the answer to its COMMIT was lost.
+        landed = Run.objects.filter(pk=request.new_run_id).first() if tries > 1 else None
+        if landed is None:
+            return _start(request)
+        landed.was_started_before = False
+        return landed
+
+    return work
 
 
 def read_input(given: Any) -> tuple[list[MessageValue], dict[str, Any]]:
@@ -191,6 +213,7 @@ def _start(request: _Request) -> Run:
     pen.save()
     run.was_started_before = False
     ring_after_commit(run.pk)
+    crash_point("P0")
     return run
 
 
@@ -209,6 +232,7 @@ def may_stand_in_line(thread: Thread) -> bool:
 
 def _create(request: _Request, thread: Thread, **more: Any) -> Run:
     return Run.objects.create(
+        id=request.new_run_id,
         thread=thread,
         user=request.user,
         graph=request.graph.name,
@@ -257,7 +281,10 @@ def _thread_for(request: _Request) -> Thread:
     if request.thread_id is None:
         title = next((one.content for one in request.messages if one.content), "")
         return Thread.objects.create(
-            user=request.user, tenant=request.tenant, title=" ".join(title.split())[:80]
+            id=request.new_thread_id,
+            user=request.user,
+            tenant=request.tenant,
+            title=" ".join(title.split())[:80],
         )
     thread = Thread.locked(request.thread_id)
     if request.user is not None and thread.user_id != request.user.pk:

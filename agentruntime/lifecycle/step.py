@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from structlog.contextvars import bound_contextvars
+
 from agentruntime import executors
+from agentruntime.crash import crash_point
 from agentruntime.exceptions import (
+    Cancelled,
     ControlFlow,
     GraphChanged,
     InvalidNodeResult,
@@ -49,9 +54,10 @@ def take_step(progress: Progress, control: Control) -> NodeResult | Waiting | La
     seconds = settings.node_timeout(progress.run.config)
     deadline = in_seconds(seconds)
     try:
-        if isinstance(node, ToolNode):
-            return run_tools(progress, name, node, control, deadline)
-        return _call_node(progress, name, node, control, deadline)
+        with bound_contextvars(node=name):
+            if isinstance(node, ToolNode):
+                return run_tools(progress, name, node, control, deadline)
+            return _call_node(progress, name, node, control, deadline)
     except NodeTimeout:
         counted.send(sender=None, name="node.timeouts", value=1, attributes={"node": name})
         raise
@@ -69,6 +75,7 @@ def _call_node(
     before = progress.state
     given = before.model_copy(update=_copies(before))
     arguments = (given, execution) if takes_context(node) else (given,)
+    crash_point("P4")
     token = current_execution.set(execution)
     try:
         is_async = inspect.iscoroutinefunction(node) or inspect.iscoroutinefunction(
@@ -79,13 +86,14 @@ def _call_node(
         )
     finally:
         current_execution.reset(token)
-    _await(work, name, control, deadline, progress)
+    _await(work, execution, control)
     if execution.waits:
         scopes = [scope, *(question.scope for question in execution.questions())]
         return Waiting(execution.questions(), scopes)
     if work.error is not None:
         raise _as_step_error(work.error, name)
-    return read_result(work.result, name, before)
+    leftover = (scope,) if answers.rows else ()
+    return replace(read_result(work.result, name, before), leftover=leftover)
 
 
 def _copies(state: State) -> dict[str, Any]:
@@ -97,19 +105,23 @@ def _copies(state: State) -> dict[str, Any]:
     return {**copies, "messages": list(state.messages)}
 
 
-def _await(
-    work: executors.Work, name: str, control: Control, deadline: float | None, progress: Progress
-) -> None:
+def _await(work: executors.Work, execution: Execution, control: Control) -> None:
+    """Wait for a node. A worker that is told to end cuts async work at once: it would be given up
+    after the grace time anyway, and another worker can begin it now.
+    """
     while not work.done:
         try:
             control.check()
+            if control.draining_since and work.can_be_cancelled and execution.may_be_cut:
+                raise Cancelled
         except BaseException:
             if work.give_up(lambda _: None):
                 raise
             break  # it ended in this very moment: what it finished is kept
-        _, overdue = wait_any(control, {work: deadline})
+        _, overdue = wait_any(control, {work: execution.deadline})
         if overdue and work.give_up(lambda _: None):
-            raise NodeTimeout(node=name, seconds=settings.node_timeout(progress.run.config) or 0)
+            seconds = settings.node_timeout(execution.config) or 0
+            raise NodeTimeout(node=execution.node, seconds=seconds)
 
 
 def _as_step_error(error: BaseException, name: str) -> BaseException:

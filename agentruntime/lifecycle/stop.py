@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from agentruntime.exceptions import IllegalTransition
-from agentruntime.lifecycle.finish import end_run
+from agentruntime.lifecycle.finish import end_run, ended_already
 from agentruntime.lifecycle.history import close_open_calls, last_turn
 from agentruntime.lifecycle.record import StepRecord, writing
 from agentruntime.models import Checkpoint, DatabaseTime, Lease, Run, RunStatus
@@ -43,7 +43,12 @@ def end_stopped(lease: Lease, unsaved: Sequence[StepRecord] = ()) -> None:
     """End a held run as stopped; what its last turn asked for and did not get is said to be
     cancelled.
     """
-    durably(lambda: _end_stopped(Run.held(lease), lease.fencing_token, unsaved))
+
+    def work() -> None:
+        if not ended_already(lease):  # else the commit had landed, only its answer was lost
+            _end_stopped(Run.held(lease), lease.fencing_token, unsaved)
+
+    durably(work)
 
 
 def _end_stopped(run: Run, token: int, unsaved: Sequence[StepRecord], why: str = WHY) -> None:

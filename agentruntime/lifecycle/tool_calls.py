@@ -8,43 +8,30 @@ again, whoever looks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import copy_context
-from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
-
 from agentruntime import executors
-from agentruntime.exceptions import Cancelled, NodeTimeout, NoToolCalls, StateConflict, ToolTimeout
+from agentruntime.crash import crash_point
+from agentruntime.exceptions import LeaseLost, NodeTimeout, NoToolCalls, StateConflict, ToolTimeout
 from agentruntime.executors import Work
 from agentruntime.graph import ToolNode
-from agentruntime.graph.context import current_execution
 from agentruntime.graph.messages import open_calls
-from agentruntime.graph.tools import NOT_DONE, UNKNOWN, Tool
 from agentruntime.lifecycle import ledger, settings
-from agentruntime.lifecycle.execution import Execution
+from agentruntime.lifecycle.acting import Acting, begin, may_retry, prepare, read_outcome
 from agentruntime.lifecycle.history import result_message
+from agentruntime.lifecycle.inquiry import check_again, find_out
 from agentruntime.lifecycle.lease import Control
-from agentruntime.lifecycle.outcomes import Outcome, as_error, failed, load_delta, succeeded
+from agentruntime.lifecycle.outcomes import Outcome, as_error, load_delta
 from agentruntime.lifecycle.policy import with_policy
 from agentruntime.lifecycle.progress import Progress
-from agentruntime.lifecycle.questions import Answers
+from agentruntime.lifecycle.recording import record, when_late
 from agentruntime.lifecycle.results import Later, NodeResult, Waiting
 from agentruntime.lifecycle.turn import Turn
-from agentruntime.lifecycle.watch import earliest, in_seconds, wait_any
-from agentruntime.models import CallStatus, DatabaseTime, Run, ToolExecution
+from agentruntime.lifecycle.watch import wait_any
+from agentruntime.models import CallStatus, DatabaseTime, ToolExecution
 from agentruntime.signals import counted
 
-
-@dataclass
-class _Call:
-    """One call at work."""
-
-    row: ToolExecution
-    tool: Tool
-    execution: Execution
-    deadline: float | None
-    seconds: float | None
+TIMED_OUT_IN_DOUBT = "whether it took effect is not known"
 
 
 def run_tools(
@@ -62,19 +49,19 @@ def run_tools(
     turn = Turn(progress, name, message.id, calls, tools)
     while True:
         turn.look()
-        if turn.to_reconcile:
-            _find_out(turn, control, deadline)
-        elif turn.to_recheck:
-            _check_again(turn, control, deadline)
-        elif turn.to_start:
+        if turn.to_start:  # always first: these are marked as running
             _run_all(turn, control, deadline)
             if turn.is_settled:
                 break
+        elif turn.to_reconcile:
+            find_out(turn, control, deadline)
+        elif turn.to_recheck:
+            check_again(turn, control, deadline)
         else:
             break
     control.check()
     if turn.questions:
-        return Waiting(turn.questions, turn.scopes)
+        return Waiting(turn.questions, turn.scopes, wake_in=turn.retry_in)
     if turn.retry_in is not None:
         return Later(turn.retry_in)
     return _join(turn)
@@ -88,7 +75,9 @@ def _join(turn: Turn) -> NodeResult:
     for row in rows:
         for name, stored in row.state_update.items():
             deltas.setdefault(name, []).append((row.tool, load_delta(kind, name, stored)))
-    return NodeResult(messages=[result_message(row) for row in rows], deltas=deltas)
+    messages = [result_message(row) for row in rows]
+    leftover = tuple(turn.scopes) if turn.was_asked else ()
+    return NodeResult(messages=messages, deltas=deltas, leftover=leftover)
 
 
 def refuse_conflicts(
@@ -103,11 +92,12 @@ def refuse_conflicts(
 
 def _run_all(turn: Turn, control: Control, node_deadline: float | None) -> None:
     """Run the calls that were started, side by side, until each is recorded or given up."""
-    works: dict[Work, _Call] = {}
-    for row in turn.to_start:
-        call = _prepare(turn, row, node_deadline)
-        works[_begin(turn, call, control)] = call
+    works: dict[Work, Acting] = {}
     try:
+        for row in turn.to_start:
+            control.confirm()
+            call = prepare(turn, row, node_deadline)
+            works[begin(turn, call, control)] = call
         while works:
             control.check()
             done, overdue = wait_any(control, {work: call.deadline for work, call in works.items()})
@@ -120,183 +110,69 @@ def _run_all(turn: Turn, control: Control, node_deadline: float | None) -> None:
     except BaseException:
         _give_up(turn, works)
         raise
+    crash_point("P11")
 
 
-def _prepare(turn: Turn, row: ToolExecution, node_deadline: float | None) -> _Call:
-    tool = turn.tools[row.tool]
-    seconds = (
-        tool.timeout
-        if tool.timeout is not None
-        else settings.tool_timeout(turn.progress.run.config)
-    )
-    deadline = earliest(in_seconds(seconds if seconds and seconds > 0 else None), node_deadline)
-    answers = Answers(row.call_key, turn.answers.get(row.call_key, []), tool_execution_id=row.pk)
-    execution = Execution(
-        turn.progress,
-        turn.node,
-        answers,
-        idempotency_key=row.call_key,
-        attempt=row.attempts,
-        deadline=deadline,
-    )
-    return _Call(row, tool, execution, deadline, seconds)
-
-
-def _begin(turn: Turn, call: _Call, control: Control) -> Work:
-    """Start one call where its kind runs: the event loop, a thread, a transaction in a thread."""
-    arguments = _arguments(turn, call)
-    token = current_execution.set(call.execution)
-    try:
-        if isinstance(arguments, Exception):
-            return executors.start(_raise, control.inbox, arguments)
-        if call.tool.is_async:
-            return executors.start_async(call.tool.fn, control.inbox, **arguments)
-        if call.tool.effect == "transactional":
-            return executors.start(_transact, control.inbox, turn, call, arguments)
-        return executors.start(call.tool.fn, control.inbox, **arguments)
-    finally:
-        current_execution.reset(token)
-
-
-def _arguments(turn: Turn, call: _Call) -> dict[str, Any] | Exception:
-    try:
-        arguments = call.tool.load_arguments(call.row.arguments)
-    except Exception as error:  # stored under another schema: the model is told
-        return error
-    given = {
-        "ctx": call.execution,
-        "tool_call_id": call.row.tool_call_id,
-        "idempotency_key": call.row.call_key,
-    }
-    if "state" in call.tool.injected:
-        given["state"] = turn.progress.state.model_copy(deep=True)
-    return {**arguments, **{name: given[name] for name in call.tool.injected}}
-
-
-def _raise(error: Exception) -> None:
-    raise error
-
-
-def _transact(turn: Turn, call: _Call, arguments: dict[str, Any]) -> ToolExecution:
-    """Run a transactional call: its effect and its ledger row are one commit."""
-    with transaction.atomic(durable=True):
-        value = call.tool.fn(**arguments)
-        outcome = succeeded(call.tool, turn.progress.graph.state, value)
-        lease = turn.progress.lease
-        Run.held(lease)
-        with ledger.writing(lease.thread_id, lease.run_id) as pen:
-            return ledger.settle(pen, call.row, outcome)
-
-
-def _take_in(turn: Turn, ended: dict[Work, _Call]) -> None:
+def _take_in(turn: Turn, ended: dict[Work, Acting]) -> None:
     """Record what came back, all that came back together in one commit."""
+    if ended:
+        crash_point("P10")
     to_record: list[tuple[ToolExecution, Outcome]] = []
     for work, call in ended.items():
         if call.execution.waits:
-            continue  # a question was asked: the pause writes it down
+            continue
         if isinstance(work.result, ToolExecution):
             turn.rows[call.row.call_key] = work.result
-        elif work.error is not None and _retries(call, work.error):
-            _plan_retry(call)
-        else:
-            to_record.append((call.row, read_outcome(turn, call, work)))
+        elif work.error is not None and may_retry(call, work.error):
+            _plan_retry(turn, call)
+        elif (outcome := read_outcome(turn, call, work)) is not None:
+            to_record.append((call.row, outcome))
     if to_record:
-        for row in ledger.record(turn.progress.lease, to_record):
+        for row in record(turn.progress, to_record):
             turn.rows[row.call_key] = row
+    _note_questions(turn, ended)
+    lost = [work.error for work in ended if isinstance(work.error, LeaseLost)]
+    if lost:
+        raise lost[0]
+
+
+def _note_questions(turn: Turn, ended: dict[Work, Acting]) -> None:
+    """Keep what was asked for the pause, which opens it; until then the rows say that they wait."""
     for call in ended.values():
-        if call.execution.waits:  # the pause opens what it asks
+        if call.execution.waits:
             turn.asked_now[call.row.pk] = call.execution.questions()
-            call.row.save_fields(status=CallStatus.INTERRUPTED)
+            turn.was_asked = True
+            ledger.put_back(turn.progress.lease, call.row, status=CallStatus.INTERRUPTED)
 
 
-def read_outcome(turn: Turn, call: _Call, work: Work) -> Outcome:
-    """Return what a finished work means for its call."""
-    if work.error is not None:
-        return failed(work.error, call.row.arguments)
-    return succeeded(call.tool, turn.progress.graph.state, work.result)
-
-
-def _retries(call: _Call, error: BaseException) -> bool:
-    return isinstance(error, call.tool.retry_on) and call.row.attempts <= call.tool.retries
-
-
-def _plan_retry(call: _Call) -> None:
+def _plan_retry(turn: Turn, call: Acting) -> None:
     delay = call.tool.retry_delay * 2 ** (call.row.attempts - 1)
-    call.row.save_fields(status=CallStatus.PENDING, retry_at=DatabaseTime(delay))
+    ledger.put_back(
+        turn.progress.lease, call.row, status=CallStatus.PENDING, retry_at=DatabaseTime(delay)
+    )
 
 
-def _time_out(turn: Turn, work: Work, call: _Call) -> None:
+def _time_out(turn: Turn, work: Work, call: Acting) -> None:
     """Give an overdue call up. The model is told, except of a call that must not be guessed
-    about.
+    about: then the provider is asked, or a person.
     """
     counted.send(sender=None, name="tool.timeouts", value=1, attributes={"tool": call.tool.name})
     if not work.give_up(_late(turn, call)):
         _take_in(turn, {work: call})
         return
     error = as_error(ToolTimeout(tool=call.tool.name, seconds=call.seconds or 0))
-    if call.tool.effect == "once":
-        call.row.save_fields(status=CallStatus.UNKNOWN, error=error)
-        return
-    status = CallStatus.FAILED if work.can_be_cancelled else CallStatus.UNKNOWN
-    turn.rows[call.row.call_key] = ledger.record(
-        turn.progress.lease, [(call.row, Outcome(status, error=error))]
-    )[0]
+    if call.tool.effect == "transactional":  # its commit is refused from now on
+        error["detail"] = error["detail"].replace(TIMED_OUT_IN_DOUBT, "it was rolled back")
+    status = CallStatus.UNKNOWN if call.tool.effect == "once" else CallStatus.FAILED
+    row = record(turn.progress, [(call.row, Outcome(status, error=error))])[0]
+    turn.rows[row.call_key] = row
 
 
-def _late(turn: Turn, call: _Call) -> Any:
-    return ledger.when_late(
-        turn.progress.lease, call.row, lambda work: read_outcome(turn, call, work)
-    )
+def _late(turn: Turn, call: Acting) -> Callable[[Work], None]:
+    return when_late(turn.progress.lease, call.row, lambda work: read_outcome(turn, call, work))
 
 
-def _give_up(turn: Turn, works: dict[Work, _Call]) -> None:
+def _give_up(turn: Turn, works: dict[Work, Acting]) -> None:
     """Leave what still works; record what has ended in this very moment."""
     ended = {work: call for work, call in works.items() if not work.give_up(_late(turn, call))}
     _take_in(turn, ended)
-
-
-def _find_out(turn: Turn, control: Control, deadline: float | None) -> None:
-    """Ask the providers what became of calls of unknown outcome."""
-    for row in turn.to_reconcile:
-        reconcile = turn.tools[row.tool].reconcile
-        said = _ask(reconcile, control, deadline, row.arguments, row.call_key)
-        if said is NOT_DONE:
-            turn.reconciled[row.pk] = "not done"
-        elif said is UNKNOWN:
-            turn.reconciled[row.pk] = "the provider does not know"
-        elif isinstance(said, Exception):
-            turn.reconciled[row.pk] = f"asking the provider failed: {type(said).__name__}: {said}"[
-                :500
-            ]
-        else:
-            turn.reconciled[row.pk] = succeeded(
-                turn.tools[row.tool], turn.progress.graph.state, said
-            )
-
-
-def _check_again(turn: Turn, control: Control, deadline: float | None) -> None:
-    """Ask the rules of approved calls whether they still may start."""
-    for row in turn.to_recheck:
-        tool = turn.tools[row.tool]
-        assert tool.approval is not None
-        said = _ask(tool.approval.recheck, control, deadline, tool.load_arguments(row.arguments))
-        if isinstance(said, Exception):
-            said = f"checking it failed ({type(said).__name__}: {said})"
-        turn.rechecked[row.pk] = said
-
-
-def _ask(fn: Any, control: Control, deadline: float | None, *args: Any) -> Any:
-    """Call a function of the host and wait for it; an exception is returned, not raised."""
-    from inspect import iscoroutinefunction
-
-    begin = executors.start_async if iscoroutinefunction(fn) else executors.start
-    work = copy_context().run(begin, fn, control.inbox, *args)
-    until = earliest(deadline, in_seconds(30.0))
-    while not work.done:
-        control.check()
-        _, overdue = wait_any(control, {work: until})
-        if overdue and work.give_up(lambda _: None):
-            return TimeoutError("no answer in time")
-    if work.error is not None and not isinstance(work.error, Exception):
-        raise Cancelled
-    return work.error if work.error is not None else work.result

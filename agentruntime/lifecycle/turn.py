@@ -9,10 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentruntime.conf import runtime_settings
-from agentruntime.exceptions import CallParked, InvalidArguments, ToolError, UnknownTool
+from agentruntime.crash import crash_point
+from agentruntime.exceptions import (
+    CallParked,
+    Cancelled,
+    GraphChanged,
+    InvalidArguments,
+    ToolError,
+    UnknownTool,
+)
 from agentruntime.graph.messages import ToolCall
 from agentruntime.graph.tools import Tool
-from agentruntime.lifecycle import gate, ledger
+from agentruntime.lifecycle import doubt, gate, ledger
 from agentruntime.lifecycle.history import call_key
 from agentruntime.lifecycle.outcomes import Outcome, as_error
 from agentruntime.lifecycle.progress import Progress
@@ -54,6 +62,9 @@ class Turn:
     rechecked: dict[int, str | None] = field(default_factory=dict)
     reconciled: dict[int, Any] = field(default_factory=dict)
     is_first_look: bool = True
+    was_asked: bool = False
+    """Whether any of the calls has asked something, now or before."""
+    _marked: set[int] = field(default_factory=set)
 
     @property
     def keys(self) -> list[str]:
@@ -69,9 +80,13 @@ class Turn:
 
     def look(self) -> None:
         """Write the intents that are missing, and decide for every call what is to be done now."""
+        crash_point("P6")
         drafts = self._drafts()
+        self._marked = set()
         durably(lambda: self._look(drafts))
         self.is_first_look = False
+        if self.to_start:
+            crash_point("P7")
 
     def _drafts(self) -> list[ToolExecution]:
         """Rows for the calls that have none yet; invalid ones are failed before anybody is
@@ -115,17 +130,22 @@ class Turn:
         self.to_start, self.to_reconcile, self.to_recheck = [], [], []
         self.questions, self.scopes, self.retry_in = [], [], None
         run = Run.held(self.progress.lease)
+        if run.stop_requested_at is not None:  # nothing starts once that is committed
+            self.progress.stop_seen = True
+            raise Cancelled
         with writing(run.thread_id, run.pk) as pen:
             fresh = self._insert(pen, drafts)
             self.rows = ledger.rows_by_key(run.thread_id, self.keys)
+            self._keep_unrecorded()
+            if self.is_first_look:
+                self._replay(pen, fresh)
             asked = self._asked()
-            for key in self.keys:
-                row = self.rows[key]
+            for row in list(self.rows.values()):
                 if not row.is_settled:
                     self._decide(pen, row, asked.get(row.pk, []))
-                elif key not in fresh and self.is_first_look:
-                    self._replay(pen, row)
-            if run.attempts:
+            # A look that starts nothing is no progress: a claim that dies in it, again and again
+            # (a provider that kills whoever asks it), has to be counted.
+            if run.attempts and (fresh or self.to_start):
                 run.save_fields(attempts=0)
 
     def _insert(self, pen: Pen, drafts: list[ToolExecution]) -> set[str]:
@@ -144,6 +164,12 @@ class Turn:
                 pen.tell("tool.failed", **ledger.news_of(row))
         return {row.call_key for row in missing}
 
+    def _keep_unrecorded(self) -> None:
+        """A call that ended, and whose end could not be written, has ended all the same."""
+        for row, _ in self.progress.unrecorded:
+            if row.call_key in self.rows and not self.rows[row.call_key].is_settled:
+                self.rows[row.call_key] = row
+
     def _asked(self) -> dict[int, list[Interrupt]]:
         waiting = [
             row.pk
@@ -153,14 +179,20 @@ class Turn:
         found: dict[int, list[Interrupt]] = {}
         self.answers = {}
         if waiting:
-            for one in Interrupt.objects.filter(tool_execution__in=waiting).order_by(
-                "created_at", "id"
-            ):
+            asked = Interrupt.objects.filter(tool_execution__in=waiting)
+            for one in asked.order_by("occurrence", "created_at"):
                 found.setdefault(one.tool_execution_id or 0, []).append(one)
+        self.was_asked = self.was_asked or bool(found)
         return found
 
-    def _replay(self, pen: Pen, row: ToolExecution) -> None:
-        if ledger.is_readable(row):
+    def _replay(self, pen: Pen, fresh: set[str]) -> None:
+        """Take the outcomes that are recorded already; one that cannot be read back is none."""
+        for key, row in self.rows.items():
+            if not row.is_settled or key in fresh:
+                continue
+            if not doubt.is_readable(row):
+                doubt.reopen(pen, row)
+                continue
             counted.send(sender=None, name="tool.replayed", value=1, attributes={"tool": row.tool})
             pen.tell("tool.replayed", **ledger.news_of(row))
 
@@ -168,20 +200,27 @@ class Turn:
         """Sort one unsettled call into what is to be done about it."""
         tool = self.tool_of(row)
         if tool is None:
-            error = UnknownTool(tool=row.tool, known=", ".join(self.tools) or "none")
-            ledger.settle(pen, row, Outcome(CallStatus.FAILED, error=as_error(error)))
+            self._decide_without_tool(pen, row, asked)
             return
         self.scopes += [row.call_key, f"{row.call_key}:approval", f"{row.call_key}:outcome"]
         mine = [one for one in asked if one.kind == InterruptKind.QUESTION]
         self.answers[row.call_key] = mine
         if row.pk in self.asked_now:
             self.questions += self.asked_now[row.pk]
+            self.scopes += [one.scope for one in self.asked_now[row.pk]]
         elif row.status == CallStatus.PENDING:
             self._start_when_due(pen, row)
         elif row.status == CallStatus.INTERRUPTED:
             self._decide_interrupted(pen, row, tool, asked, mine)
         else:
-            self._decide_unknown(pen, row, tool)
+            self._decide_unknown(pen, row, tool, asked)
+
+    def _decide_without_tool(self, pen: Pen, row: ToolExecution, asked: list[Interrupt]) -> None:
+        """The tool went away in a deploy while the call waited: only a no needs nothing of it."""
+        answers = [one.answer for one in asked if one.kind == InterruptKind.APPROVAL and one.answer]
+        if row.attempts or not answers or answers[-1].get("verdict") == "approve":
+            raise GraphChanged(reason=f"its tool {row.tool!r} is gone")
+        ledger.settle(pen, row, gate.declined(answers[-1]))
 
     def _start_when_due(self, pen: Pen, row: ToolExecution) -> None:
         if row.retry_at is not None:
@@ -201,8 +240,10 @@ class Turn:
     ) -> None:
         if row.attempts:  # the body asked: it goes on when none of its questions is open
             still = [one for one in mine if one.status == InterruptStatus.OPEN]
+            still += self._open_memos(row)
+            self.scopes += [one.scope for one in still]
             if still:
-                self.questions += [_kept(one) for one in still]
+                self.questions += [gate.same_question(one) for one in still]
             else:
                 self._start(pen, row, counts=False)
             return
@@ -233,41 +274,51 @@ class Turn:
         else:
             self._start(pen, row, counts=True)
 
-    def _decide_unknown(self, pen: Pen, row: ToolExecution, tool: Tool) -> None:
+    def _open_memos(self, row: ToolExecution) -> list[Interrupt]:
+        """The questions about steps that the body of this call marked with `once()`."""
+        asked = Interrupt.objects.filter(
+            run_id=row.run_id,
+            kind=InterruptKind.OUTCOME,
+            status=InterruptStatus.OPEN,
+            scope__startswith=f"{row.call_key}:once:",
+        )
+        return list(asked)
+
+    def _decide_unknown(
+        self, pen: Pen, row: ToolExecution, tool: Tool, asked: list[Interrupt]
+    ) -> None:
         """A call that was started, by a worker that is gone or given up, and has no outcome."""
-        if (
-            row.status == CallStatus.RUNNING
-            and row.fencing_token == self.progress.lease.fencing_token
-        ):
-            self._start(
-                pen, row, counts=False
-            )  # an earlier look had landed, only its answer was lost
+        if row.pk in self._marked:  # this look had landed, only the answer to COMMIT was lost
+            self.to_start.append(row)
             return
         found = self.reconciled.get(row.pk, NOT_PRESENT)
-        answer = ledger.answer_about(row)
+        answer = doubt.answer_about(row)
         if isinstance(found, Outcome):
             ledger.settle(pen, row, found)
         elif answer is not None and answer["outcome"] != "retry":
-            ledger.settle(pen, row, ledger.told_outcome(answer))
+            ledger.settle(pen, row, doubt.told_outcome(answer))
         elif answer is not None or found == "not done" or self._may_repeat(row, tool):
             self._start_again(pen, row, asked=answer is not None)
+        elif still := [one for one in asked if one.status == InterruptStatus.OPEN]:
+            self.questions += [gate.same_question(one) for one in still]
         elif tool.reconcile is not None and found is NOT_PRESENT:
             self.to_reconcile.append(row)
         else:
-            if row.status != CallStatus.UNKNOWN:
-                ledger.settle(pen, row, Outcome(CallStatus.UNKNOWN))
+            ledger.settle(pen, row, Outcome(CallStatus.UNKNOWN, error=row.error))
             said = found if isinstance(found, str) else ""
-            self.questions.append(ledger.outcome_question(row, said))
+            self.questions.append(doubt.outcome_question(row, said))
 
     def _may_repeat(self, row: ToolExecution, tool: Tool) -> bool:
         if tool.effect == "transactional":
-            return True
-        return tool.effect == "repeatable" and ledger.within_key_window(row, tool.key_ttl)
+            return row.status == CallStatus.RUNNING  # its row would say so if it had happened
+        return tool.effect == "repeatable" and doubt.within_key_window(row, tool.key_ttl)
 
     def _start_again(self, pen: Pen, row: ToolExecution, asked: bool) -> None:
         spent = row.attempts - row.forgiven_attempts
         if spent >= runtime_settings().MAX_CALL_ATTEMPTS and not asked:
+            counted.send(sender=None, name="run.parked", value=1, attributes={"tool": row.tool})
             raise CallParked(tool=row.tool, attempts=row.attempts)
+        self.reconciled.pop(row.pk, None)  # what was said is about the attempt before
         self._start(pen, row, counts=True)
 
     def _start(self, pen: Pen, row: ToolExecution, *, counts: bool) -> None:
@@ -277,17 +328,8 @@ class Turn:
         if any((one := self.tool_of(other)) and one.sequential for other in self.to_start):
             return
         ledger.mark_started(pen, self.progress.lease, row, counts=counts)
+        self._marked.add(row.pk)
         self.to_start.append(row)
-
-
-def _kept(one: Interrupt) -> Question:
-    return Question(
-        scope=one.scope,
-        payload=one.payload,
-        occurrence=one.occurrence,
-        kind=one.kind,
-        tool_execution_id=one.tool_execution_id,
-    )
 
 
 def _database_now() -> Any:
