@@ -160,7 +160,11 @@ else:
 # --- the two apps ----------------------------------------------------------------------------
 
 # Every setting with its unit and default stands in agentruntime/conf.py; here is what differs.
-AGENTRUNTIME: dict[str, Any] = {}
+AGENTRUNTIME: dict[str, Any] = {
+    "OPENAI_API_KEY": OPENAI_API_KEY,
+    "OPENAI_BASE_URL": OPENAI_BASE_URL,
+    "ANTHROPIC_API_KEY": ANTHROPIC_API_KEY,
+}
 # The same for approvals.
 APPROVALS: dict[str, Any] = {}
 

@@ -45,7 +45,13 @@ ROWS: list[set[str]] = [
     {"approvals.models", "approvals.migrations"},
     {"approvals.conf", "approvals.exceptions", "approvals.immutability", "approvals.signals"},
     {"approvals"},
-    {"agentruntime.apps", "agentruntime.demo.apps", "agentruntime.routing", "agentruntime.urls"},
+    {
+        "agentruntime.apps",
+        "agentruntime.demo.apps",
+        "agentruntime.routing",
+        "agentruntime.urls",
+        "agentruntime.worker",
+    },
     {
         "agentruntime.actors",
         "agentruntime.admin",
