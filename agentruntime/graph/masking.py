@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 MASK = "••••••"
@@ -14,10 +15,10 @@ def mask(value: Any, secret_fields: Iterable[str]) -> Any:
 
     A name counts if one of `secret_fields` is a whole word of it: `access_token`, `apiKey`.
     """
-    return _mask(value, {_squeeze(name) for name in secret_fields})
+    return _mask(value, frozenset(secret_fields))
 
 
-def _mask(value: Any, names: set[str]) -> Any:
+def _mask(value: Any, names: frozenset[str]) -> Any:
     if isinstance(value, dict):
         return {
             key: MASK if _is_secret(str(key), names) else _mask(item, names)
@@ -28,10 +29,11 @@ def _mask(value: Any, names: set[str]) -> Any:
     return value
 
 
-def _is_secret(key: str, names: set[str]) -> bool:
+@lru_cache(maxsize=4096)
+def _is_secret(key: str, names: frozenset[str]) -> bool:
     words = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", key)]
     spans = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
-    return bool(spans & names)
+    return not spans.isdisjoint(_squeeze(name) for name in names)
 
 
 def _squeeze(name: str) -> str:

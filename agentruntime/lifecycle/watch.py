@@ -25,7 +25,7 @@ def wait_any(control: Control, works: Mapping[Work, float | None]) -> tuple[list
     if first is None and not control.has_news and not any(work.done for work in works):
         give_back_connection()
         first = control.next(until)
-    if first is not None:
+    if first is not None and len(works) > 1:
         time.sleep(0)  # siblings that end at the same moment are recorded together
     done = [work for work in works if work.done]
     moment = time.monotonic()
