@@ -74,7 +74,7 @@ class Wish:
 
 def support_model(messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
     """Return the next message: look orders up, then act on them, then tell how it went."""
-    time.sleep(float(getattr(settings, "DEMO_MODEL_DELAY", 0.4)))
+    time.sleep(float(getattr(settings, "DEMO_MODEL_DELAY", 0.3)))
     wish, done = read_wish(messages), calls_of_turn(messages)
     if not wish.orders:
         return Message.assistant(WHICH if wish.kind in ("refund", "receipt") else HELLO)

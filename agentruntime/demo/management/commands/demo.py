@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -125,4 +126,5 @@ def serve(host: str, port: int, tell: Callable[[str], None]) -> None:
         uvicorn.Config(application, host=host, port=port, log_level="warning", lifespan="off")
     )
     server.tell = tell
-    server.run()
+    with contextlib.suppress(KeyboardInterrupt):  # raised again once all is shut
+        server.run()
