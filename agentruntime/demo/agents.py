@@ -15,7 +15,7 @@ from agentruntime.demo.tools import (
     reserve_stock,
     send_receipt,
 )
-from agentruntime.graph import create_agent, register
+from agentruntime.graph import StateGraph, create_agent, register
 
 INSTRUCTIONS = """You are the support agent of a small shop for tea and kitchen things.
 Look an order up before you say or do anything about it. Pay back only orders that were delivered,
@@ -23,17 +23,18 @@ returned or cancelled, and never more than was paid. A person may be asked befor
 may change its amount, and may decline it: tell the customer what really happened, and the reason
 that was given. Answer in a few plain sentences. Amounts are in euros."""
 
-has_provider = bool(getattr(settings, "OPENAI_API_KEY", ""))
-provider_model = f"openai:{getattr(settings, 'DEMO_OPENAI_MODEL', 'gpt-5-mini')}"
 
-register(
-    "support",
-    create_agent(
-        model=provider_model if has_provider else support_model,
+def support_desk() -> StateGraph:
+    """Return the support agent: on a provider's model where there is a key, else on the scripted."""
+    name = getattr(settings, "DEMO_OPENAI_MODEL", "gpt-5-mini")
+    return create_agent(
+        model=f"openai:{name}" if getattr(settings, "OPENAI_API_KEY", "") else support_model,
         tools=[lookup_order, refund, send_receipt],
         instructions=INSTRUCTIONS,
-    ),
-)
+    )
+
+
+register("support", support_desk())
 register("purchase", create_agent(model=purchase_model, tools=[charge_card, confirm_shipping]))
 register(
     "fulfil", create_agent(model=fulfil_model, tools=[charge_card, reserve_stock, print_label])

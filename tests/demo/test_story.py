@@ -2,7 +2,9 @@
 
 import pytest
 
+from agentruntime.demo.agents import support_desk
 from agentruntime.demo.shop import gateway
+from agentruntime.graph import Message, State
 from agentruntime.lifecycle import resume_run, start_run
 from agentruntime.models import Interrupt, RunStatus, ToolExecution
 from approvals.decide import decide
@@ -122,3 +124,26 @@ def test_the_seeds_purchase_charges_once(begin, sam, work_off):
     assert run.status == RunStatus.COMPLETED
     assert len(gateway().journal.entries()) == 1
     assert "Confirmed" in answer_of(run)
+
+
+class Provider:
+    """A context that remembers which model was asked, and answers nothing of interest."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def complete(self, model, messages, tools):
+        self.asked.append((model, messages[0].role, [tool.name for tool in tools]))
+        return Message.assistant("Hello.")
+
+
+@pytest.mark.parametrize(("name", "asked"), [(None, "openai:gpt-5-mini"), ("big", "openai:big")])
+async def test_with_a_key_the_support_desk_asks_a_real_model(settings, name, asked):
+    settings.OPENAI_API_KEY = "sk-test"
+    if name:
+        settings.DEMO_OPENAI_MODEL = name
+    provider = Provider()
+
+    await support_desk().nodes["model"](State(messages=[Message.user("hi")]), provider)
+
+    assert provider.asked == [(asked, "system", ["lookup_order", "refund", "send_receipt"])]
