@@ -29,13 +29,14 @@ from agentruntime.credentials import (
     refusal_again,
     thread_of_run,
 )
-from agentruntime.feeds import Subscription, hub, in_pool, is_too_old
+from agentruntime.feeds import Subscription, find_place, hub, in_pool
 
 MAX_MESSAGE_CHARACTERS = 4_096
 MAX_MESSAGES = 30
 PER_SECONDS = 10.0
 MESSAGE_TOO_BIG = 1009
 BAD_REQUEST = 4400
+GONE = 1006
 UNCHECKED_SECONDS = 5.0
 
 _open: Counter[str] = Counter()
@@ -46,10 +47,25 @@ class EventsConsumer(AsyncWebsocketConsumer):
 
     channel_layer_alias = "agentruntime-needs-none"
 
-    async def connect(self) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one socket, until it ends or is given up: a deaf client cannot even be told."""
+        self.given_up = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
         self.counted = ""
+        self.ending = False
         self.received: deque[float] = deque(maxlen=MAX_MESSAGES)
+        serving = asyncio.ensure_future(super().__call__(scope, receive, send))
+        leaving = asyncio.ensure_future(self.given_up.wait())
+        try:
+            await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+        finally:
+            serving.cancel()
+            leaving.cancel()
+            await self.disconnect(GONE)
+
+    async def connect(self) -> None:
         # A close code reaches a browser only on a socket that was accepted.
         await self.accept(self.scope.get("subprotocol"))
         self.credential = self.scope.get("credential") or credential_of_session(
@@ -130,12 +146,8 @@ class EventsConsumer(AsyncWebsocketConsumer):
 
     async def _resync(self, subscription: Subscription) -> None:
         """Say so where the place that the client names is gone, and go on from what there is."""
-        oldest = await is_too_old(self.thread_id, subscription.last)
-        newest = subscription.feed.head
-        if oldest is None and subscription.last <= newest:
-            return
-        subscription.last = newest if oldest is None else oldest - 1
-        await self._send(json.dumps({"type": "resync", "oldest": oldest, "newest": newest}))
+        if news := await find_place(subscription):
+            await self._send(json.dumps(news))
 
     async def _send(self, text: str) -> bool:
         try:
@@ -147,9 +159,14 @@ class EventsConsumer(AsyncWebsocketConsumer):
         return True
 
     async def _end(self, code: int) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2):
+        if self.ending:
+            return
+        self.ending = True
+        try:
+            async with asyncio.timeout(runtime_settings().SOCKET_SEND_SECONDS):
                 await self.close(code)
+        except TimeoutError:
+            self.given_up.set()
 
     async def _check_again(self) -> None:
         """Look every few seconds whether the caller may still watch; unknown means no."""

@@ -276,7 +276,19 @@ def hub() -> Hub:
     return _hubs[loop]
 
 
-async def is_too_old(thread_id: uuid.UUID, after: int) -> int | None:
-    """Return the oldest number that is still stored, where events after `after` are gone."""
-    oldest = await in_pool(oldest_seq, thread_id)
-    return oldest if oldest is not None and after + 1 < oldest else None
+async def find_place(subscription: Subscription) -> dict[str, Any] | None:
+    """Move a subscription to where it can go on, if its place is gone; return what to tell of it.
+
+    A place is gone where the events after it were deleted with age, or where it never was: the
+    client saw another database.
+    """
+    feed, last = subscription.feed, subscription.last
+    oldest = await in_pool(oldest_seq, feed.thread_id)
+    too_old = oldest is not None and last + 1 < oldest
+    if not too_old and last <= feed.head:
+        return None
+    newest = (await in_pool(read_heads, [feed.thread_id])).get(feed.thread_id, 0)
+    if not too_old and last <= newest:
+        return None
+    subscription.last = oldest - 1 if oldest is not None and too_old else newest
+    return {"type": "resync", "oldest": oldest, "newest": newest}

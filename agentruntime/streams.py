@@ -19,7 +19,7 @@ from django.db import close_old_connections
 
 from agentruntime.conf import runtime_settings
 from agentruntime.credentials import Credential, refusal_again
-from agentruntime.feeds import hub, in_pool, is_too_old
+from agentruntime.feeds import find_place, hub, in_pool
 from agentruntime.stored_events import Row, read_rows
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -59,10 +59,7 @@ async def _live(
     try:
         async with hub().watch(thread_id, after, run_id) as subscription:
             yield ": open\n\n"
-            oldest = await is_too_old(thread_id, after)
-            if oldest is not None or after > subscription.feed.head:
-                subscription.last = subscription.feed.head if oldest is None else oldest - 1
-                news = {"type": "resync", "oldest": oldest, "newest": subscription.feed.head}
+            if news := await find_place(subscription):
                 yield as_frame(json.dumps(news))
             looked = said = time.monotonic()
             while True:

@@ -1,5 +1,7 @@
 """The websockets of approvals."""
 
-from typing import Any
+from django.urls import path
 
-websocket_urlpatterns: list[Any] = []
+from approvals.consumers import ApprovalEvents
+
+websocket_urlpatterns = [path("ws/approvals/", ApprovalEvents.as_asgi())]

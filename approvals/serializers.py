@@ -80,7 +80,7 @@ class DecideSerializer(serializers.Serializer):
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict):
-            raise serializers.ValidationError("An object was expected.")
+            raise serializers.ValidationError({"non_field_errors": ["An object was expected."]})
         if unknown := sorted(set(data) - set(self.fields)):
             raise serializers.ValidationError(
                 {name: "Not a field of a decision." for name in unknown}

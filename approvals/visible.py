@@ -126,7 +126,7 @@ def _twin_note(word: str) -> str:
     if folded.isascii() or unicodedata.normalize("NFC", word) != folded:
         note = f"looks like {folded}"
     elif len(scripts) > 1 and "LATIN" in scripts:
-        note = f"mixes {' and '.join(sorted(scripts)).title()} letters"
+        note = f"mixes {' and '.join(one.title() for one in sorted(scripts))} letters"
     elif all(character in TWINS for character in word if character.isalpha()) and scripts:
         note = f"{sorted(scripts)[0].title()} letters that look like Latin ones"
     elif any(character.isdigit() and not character.isascii() for character in word):

@@ -11,24 +11,15 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-READY = "ready for action"
+WORKER_READY = "Worker process is ready"
+WEB_READY = "Uvicorn running"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class SiteProcess:
-    """One command in a process group of its own, its output in a file.
+    """One command in a process group of its own, its output in a file."""
 
-    `ready` is the text that its output holds once it is up, or once for each of `times` workers.
-    """
-
-    def __init__(
-        self,
-        command: list[str],
-        environment: dict[str, str],
-        log: Path,
-        ready: str,
-        times: int = 1,
-    ) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -40,15 +31,16 @@ class SiteProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._wait_until_ready(ready, times)
 
-    def _wait_until_ready(self, ready: str, times: int) -> None:
+    def wait_until(self, ready: str, times: int = 1) -> SiteProcess:
+        """Return when its output holds this text so many times. Raises if it ends before."""
         until = time.monotonic() + 60
         while self.output().count(ready) < times:
             if self._process.poll() is not None or time.monotonic() > until:
                 self.kill()
                 raise RuntimeError(f"The process did not come up:\n{self.output()[-3000:]}")
             time.sleep(0.02)
+        return self
 
     def output(self) -> str:
         """What it has said so far."""
@@ -79,15 +71,15 @@ class SiteProcess:
 def start_workers(
     processes: int, threads: int, environment: dict[str, str], log: Path
 ) -> SiteProcess:
-    """Worker processes of the site, as `manage.py rundramatiq` starts them."""
-    command = ["manage.py", "rundramatiq", "--processes", str(processes), "--threads", str(threads)]
-    return SiteProcess(command, environment, log, READY, processes)
+    """Worker processes of the site, as `manage.py rundramatiq` starts them; not up yet."""
+    sizes = ["--processes", str(processes), "--threads", str(threads)]
+    return SiteProcess(["manage.py", "rundramatiq", *sizes], environment, log)
 
 
 def start_web(port: int, environment: dict[str, str], log: Path) -> SiteProcess:
-    """A web server of the site on a port of this machine."""
+    """A web server of the site on a port of this machine; not up yet."""
     command = ["-m", "uvicorn", "config.asgi:application", "--port", str(port), "--no-access-log"]
-    return SiteProcess(command, environment, log, "Uvicorn running")
+    return SiteProcess(command, environment, log)
 
 
 def parents_of_all() -> dict[int, int]:

@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import SiteProcess, start_workers
+from benchmarks.processes import WORKER_READY, SiteProcess, start_workers
 
 SETTINGS = "benchmarks.settings"
 LIMIT_S = 300.0
@@ -112,6 +112,8 @@ class Workers:
         self._environment, self._folder, self._pause = environment, folder, pause
         self._logs = 0
         self._processes = [self._start() for _ in range(number)]
+        for process in self._processes:
+            process.wait_until(WORKER_READY)
         self._next = time.monotonic() + pause
         self.kills = 0
 
@@ -121,8 +123,13 @@ class Workers:
         return start_workers(1, THREADS, self._environment, log)
 
     def turn(self) -> None:
-        """Called again and again: kill the oldest process when it is time."""
-        if self._pause and self._processes and time.monotonic() >= self._next:
+        """Called again and again: when it is time, kill the oldest process and start another.
+
+        Only while all are up, so that somebody is always there to take the work over.
+        """
+        if not self._pause or time.monotonic() < self._next:
+            return
+        if all(WORKER_READY in process.output() for process in self._processes):
             self._processes.pop(0).kill()
             self.kills += 1
             self._processes.append(self._start())
@@ -234,9 +241,11 @@ def main(arguments: list[str] | None = None) -> int:
             "BENCH_INLINE": "" if options.workers else "true",
         }
         set_up(environment)
+        from agentruntime.broker import stop_embedded_worker
         from benchmarks.retail_store import Store
 
         store = Store(options.data, folder / "journal.jsonl")
+        stack.callback(stop_embedded_worker)
         workers = Workers(options.workers, environment, folder, options.kill)
         stack.callback(workers.stop)
         begun = time.monotonic()

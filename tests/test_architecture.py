@@ -81,6 +81,7 @@ ROWS: list[set[str]] = [
     {"agentruntime.events", "agentruntime.logs", "agentruntime.metrics", "agentruntime.webhooks"},
     {"agentruntime.outbound", "agentruntime.stored_events"},
     {"agentruntime.demo"},
+    {"agentruntime.invariants"},
     {"agentruntime.lifecycle"},
     {
         "agentruntime.broker",

@@ -27,7 +27,9 @@ def end_run(run: Run, pen: Pen, status: str, **error: Any) -> None:
     close_questions(run)
     if status != RunStatus.COMPLETED:
         _leave_calls(run, pen)
-    run.move_to(status, stop_requested_at=None, **error)
+    if status != RunStatus.STOPPED:  # of a stopped run it stays: nothing may have started since
+        error["stop_requested_at"] = None
+    run.move_to(status, **error)
     pen.tell(f"run.{status}", error=run.error)
     run_ended.send(sender=Run, run=run)
 

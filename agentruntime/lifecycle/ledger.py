@@ -104,8 +104,12 @@ def news_of(row: ToolExecution) -> dict[str, Any]:
     }
 
 
-def mark_started(pen: Pen, lease: Lease, row: ToolExecution, *, counts: bool) -> None:
-    """Write that a call starts now; `counts` says whether this is another attempt."""
+def mark_started(
+    pen: Pen, lease: Lease, row: ToolExecution, *, counts: bool, why: str = ""
+) -> None:
+    """Write that a call starts now; `counts` says whether this is another attempt, `why` on what
+    ground it is started again.
+    """
     row.save_fields(
         status=CallStatus.RUNNING,
         attempts=row.attempts + 1 if counts else max(row.attempts, 1),
@@ -117,7 +121,7 @@ def mark_started(pen: Pen, lease: Lease, row: ToolExecution, *, counts: bool) ->
         error=None,
         **({} if row.first_started_at else {"first_started_at": DatabaseTime()}),
     )
-    pen.tell("tool.started", **news_of(row))
+    pen.tell("tool.started", **news_of(row), **({"why": why} if why else {}))
 
 
 def rows_by_key(thread_id: uuid.UUID, keys: Sequence[str]) -> dict[str, ToolExecution]:

@@ -136,6 +136,7 @@ def _step(progress: Progress, control: Control) -> bool:
         progress.advance(step, state)
         progress.remember_unsaved()
     if step.next_node == END:
+        crash_point("P13")
         progress.remember()
         return False
     return True

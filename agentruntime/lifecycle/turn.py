@@ -228,7 +228,7 @@ class Turn:
             if left > 0:
                 self.retry_in = left if self.retry_in is None else min(left, self.retry_in)
                 return
-        self._start(pen, row, counts=True)
+        self._start(pen, row, counts=True, why="its policy" if row.attempts else "")
 
     def _decide_interrupted(
         self,
@@ -245,7 +245,7 @@ class Turn:
             if still:
                 self.questions += [gate.same_question(one) for one in still]
             else:
-                self._start(pen, row, counts=False)
+                self._start(pen, row, counts=False, why="answered")
             return
         approvals = [one for one in asked if one.kind == InterruptKind.APPROVAL]
         standing = gate.standing_of(self.progress, row, tool, approvals)
@@ -272,6 +272,7 @@ class Turn:
         if why:
             ledger.settle(pen, row, gate.refused(str(why)))
         else:
+            crash_point("A5")
             self._start(pen, row, counts=True)
 
     def _open_memos(self, row: ToolExecution) -> list[Interrupt]:
@@ -298,7 +299,7 @@ class Turn:
         elif answer is not None and answer["outcome"] != "retry":
             ledger.settle(pen, row, doubt.told_outcome(answer))
         elif answer is not None or found == "not done" or self._may_repeat(row, tool):
-            self._start_again(pen, row, asked=answer is not None)
+            self._start_again(pen, row, asked=answer is not None, is_not_done=found == "not done")
         elif still := [one for one in asked if one.status == InterruptStatus.OPEN]:
             self.questions += [gate.same_question(one) for one in still]
         elif tool.reconcile is not None and found is NOT_PRESENT:
@@ -313,21 +314,22 @@ class Turn:
             return row.status == CallStatus.RUNNING  # its row would say so if it had happened
         return tool.effect == "repeatable" and doubt.within_key_window(row, tool.key_ttl)
 
-    def _start_again(self, pen: Pen, row: ToolExecution, asked: bool) -> None:
+    def _start_again(self, pen: Pen, row: ToolExecution, asked: bool, is_not_done: bool) -> None:
         spent = row.attempts - row.forgiven_attempts
         if spent >= runtime_settings().MAX_CALL_ATTEMPTS and not asked:
             counted.send(sender=None, name="run.parked", value=1, attributes={"tool": row.tool})
             raise CallParked(tool=row.tool, attempts=row.attempts)
         self.reconciled.pop(row.pk, None)  # what was said is about the attempt before
-        self._start(pen, row, counts=True)
+        why = "a person" if asked else "its provider" if is_not_done else "the same key"
+        self._start(pen, row, counts=True, why=why)
 
-    def _start(self, pen: Pen, row: ToolExecution, *, counts: bool) -> None:
+    def _start(self, pen: Pen, row: ToolExecution, *, counts: bool, why: str = "") -> None:
         tool = self.tool_of(row)
         if tool is not None and tool.sequential and self.to_start:
             return  # it has its turn when the others are done
         if any((one := self.tool_of(other)) and one.sequential for other in self.to_start):
             return
-        ledger.mark_started(pen, self.progress.lease, row, counts=counts)
+        ledger.mark_started(pen, self.progress.lease, row, counts=counts, why=why)
         self._marked.add(row.pk)
         self.to_start.append(row)
 

@@ -150,11 +150,16 @@ def _call(part: ToolCallPart, cut: bool) -> ToolCall:
     if cut:
         extra["cut"] = True
     return ToolCall(
-        id=_ident(part.tool_call_id),
-        name=_storable(part.tool_name)[0],
+        id=_ident(_text(part.tool_call_id)),
+        name=_storable(_text(part.tool_name))[0],
         arguments=arguments,
         extra=extra,
     )
+
+
+def _text(value: object) -> str:
+    # The SDKs read loosely: what a server sent in place of a text is still no text.
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
 def _ident(ident: str) -> str:

@@ -154,7 +154,7 @@ class _Listener:
             await self._tell(event.index, event.delta.content_delta)
 
     async def _tell(self, index: int, text: str) -> None:
-        if not text or self._on_delta is None:
+        if not isinstance(text, str) or not text or self._on_delta is None:
             return
         # Texts that something stands between are apart in the message too.
         apart = self._index not in (-1, index, index - 1)

@@ -119,11 +119,12 @@ class CallDrafts:
         name = _text(getattr(function, "name", None))
         raw = getattr(function, "arguments", None)
         arguments = None if raw is None else argument_text(raw)
-        draft = self._current.get(delta.index)
+        index = delta.index if isinstance(delta.index, int) else None
+        draft = self._current.get(index)
         fresh = draft is None or _begins_another(draft, ident, name, arguments)
         if draft is None or fresh:
             draft = CallDraft(self._count)
-            self._current[delta.index] = draft
+            self._current[index] = draft
             self._count += 1
         if draft.arguments or name == draft.name:
             name = ""  # said again

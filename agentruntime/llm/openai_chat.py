@@ -147,7 +147,8 @@ class ChatStream(OpenAIStreamedResponse):
     def _map_tool_call_delta(
         self, choice: chat_completion_chunk.Choice
     ) -> Iterable[ModelResponseStreamEvent]:
-        for delta in choice.delta.tool_calls or ():
+        calls: Any = choice.delta.tool_calls
+        for delta in calls if isinstance(calls, list) else ():
             if not isinstance(delta, chat_completion_chunk.ChoiceDeltaToolCall):
                 continue
             draft, piece = self._drafts.add(delta)

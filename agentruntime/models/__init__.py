@@ -25,6 +25,7 @@ from agentruntime.models.checkpoint import Checkpoint
 from agentruntime.models.clock import DatabaseTime
 from agentruntime.models.event import Event
 from agentruntime.models.interrupt import Interrupt, InterruptKind, InterruptStatus
+from agentruntime.models.mcp_tool import McpTool
 from agentruntime.models.message import Message
 from agentruntime.models.rate_window import RateWindow
 from agentruntime.models.run import ACTIVE, ENDED, RETRYABLE, Lease, Run, RunStatus
@@ -58,6 +59,7 @@ __all__ = [
     "InterruptKind",
     "InterruptStatus",
     "Lease",
+    "McpTool",
     "Message",
     "RateWindow",
     "Run",

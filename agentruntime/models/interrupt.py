@@ -23,11 +23,14 @@ class InterruptStatus(models.TextChoices):
 
 
 class InterruptKind(models.TextChoices):
-    """Who asks: code, an approval rule, a call whose outcome nobody knows."""
+    """Who asks: code, an approval rule, a call whose outcome nobody knows, a call that the client
+    runs.
+    """
 
     QUESTION = "question", "Question"
     APPROVAL = "approval", "Approval"
     OUTCOME = "outcome", "Outcome of a call"
+    CLIENT = "client", "Call that the client runs"
 
 
 class Interrupt(models.Model):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
@@ -77,6 +78,9 @@ class Run(models.Model):
     `base_version` is the version of the checkpoint that holds its input: what the thread has gone
     on
     since then are the run's steps. `attempts` counts the claims since the last commit.
+    `model_calls`, the tokens and `cost` (US dollars) are what its model calls took; of one that is
+    under way, or whose worker died, what was reserved for it. `working_seconds` is how long workers
+    have had it, counted where its budget bounds that.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -100,6 +104,11 @@ class Run(models.Model):
     base_version = models.PositiveIntegerField(default=0)
     stop_requested_at = models.DateTimeField(null=True, blank=True)
     wake_at = models.DateTimeField(null=True, blank=True)
+    model_calls = models.PositiveIntegerField(default=0)
+    input_tokens = models.PositiveBigIntegerField(default=0)
+    output_tokens = models.PositiveBigIntegerField(default=0)
+    cost = models.DecimalField(max_digits=18, decimal_places=9, default=Decimal(0))
+    working_seconds = models.FloatField(default=0.0)
     error_code = models.CharField(max_length=64, blank=True, default="")
     error_detail = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -208,6 +217,16 @@ class Run(models.Model):
     @property
     def lease(self) -> Lease:
         return Lease(self.pk, self.thread_id, self.fencing_token)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """What its model calls took, as JSON; the cost in US dollars as text."""
+        return {
+            "model_calls": self.model_calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost": f"{self.cost:f}",
+        }
 
     @property
     def error(self) -> dict[str, str] | None:

@@ -42,7 +42,8 @@ class ToolExecution(models.Model):
     `arguments` are what runs; where a person edited them, `requested_arguments` keep what the model
     asked for. `result` is what the tool returned, `state_update` its deltas, `error` is
     {"code", "detail"}. `attempts` is counted before each start; those before an operator's retry
-    are `forgiven_attempts` and do not park the call again.
+    are `forgiven_attempts` and do not park the call again. `outside` says who works on a started
+    call that no worker works on: {"kind": "job", "handle", ...} or {"kind": "client"}.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -64,6 +65,7 @@ class ToolExecution(models.Model):
     result = StoredJSON(null=True, blank=True)
     state_update = StoredJSON(default=dict, blank=True)
     error = StoredJSON(null=True, blank=True)
+    outside = StoredJSON(null=True, blank=True)
     attempts = models.PositiveSmallIntegerField(default=0)
     forgiven_attempts = models.PositiveSmallIntegerField(default=0)
     fencing_token = models.PositiveBigIntegerField(default=0)

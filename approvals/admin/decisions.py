@@ -30,6 +30,11 @@ class DecisionAdmin(admin.ModelAdmin):
     date_hierarchy = "at"
     list_select_related = ("approval",)
     show_full_result_count = False
+    fields = (
+        "number", "approval", "verdict", "by", "at", "door", "reason", "is_final", "digest",
+        "shown_digest", "arguments", "seen", "rule", "rights", "seconds_shown", "previous_hash",
+        "hash",
+    )  # fmt: skip
     change_list_template = "admin/approvals/decision/record.html"
 
     class Media:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -23,6 +24,18 @@ from approvals.models import Approval
 from approvals.permissions import Rights, rights_of
 from approvals.queue import may_open_queue, pulse, queue_for
 from approvals.templatetags.approvals import since
+
+
+class Queue(ChangeList):
+    """Rows in the order of the work: mine first, the oldest first; of closed ones the newest."""
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Approval]) -> list[Any]:
+        if request.GET.get(ORDER_VAR):
+            found: list[Any] = super().get_ordering(request, queryset)
+            return found
+        if request.GET.get("queue") in ("closed", "all"):
+            return ["rank", "-created_at", "-id"]
+        return ["rank", "created_at", "id"]
 
 
 @admin.register(Approval)
@@ -78,10 +91,8 @@ class ApprovalAdmin(admin.ModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Approval]:
         return queue_for(rights_for(request))
 
-    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        if request.GET.get("queue") in ("closed", "all"):
-            return ("rank", "-created_at", "-id")
-        return ("rank", "created_at", "id")
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return Queue
 
     # --- columns -----------------------------------------------------------------------------
 

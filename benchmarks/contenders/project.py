@@ -21,7 +21,7 @@ from typing import Any
 
 import benchmarks.contenders as base
 from benchmarks.marks import Receiver, taken
-from benchmarks.processes import SiteProcess, start_web, start_workers
+from benchmarks.processes import WEB_READY, WORKER_READY, SiteProcess, start_web, start_workers
 from benchmarks.text import text
 
 ENDS = {"run.completed", "run.interrupted", "run.failed", "run.stopped", "run.timed_out"}
@@ -104,6 +104,7 @@ class Contender(base.Contender):
     def _start_workers(self, threads: int) -> None:
         log = self.folder / "workers"
         self.helpers.append(start_workers(1, threads, self.environment, log))
+        self.helpers[-1].wait_until(WORKER_READY)
 
     def _start_web(self) -> None:
         from agentruntime.tokens import create_token
@@ -112,6 +113,7 @@ class Contender(base.Contender):
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.helpers.append(start_web(port, self.environment, self.folder / "web"))
+        self.helpers[-1].wait_until(WEB_READY)
         self.http = http.client.HTTPConnection("127.0.0.1", port)
         _, self.token = create_token(self.decides, ["read", "decide"])
 
@@ -229,7 +231,7 @@ class Contender(base.Contender):
     def waiting(self, runs: int, seconds: float, workers: int, threads: int) -> dict[str, float]:
         log = self.folder / "workers"
         helper = start_workers(workers, threads, self.environment, log)
-        self.helpers.append(helper)
+        self.helpers.append(helper.wait_until(WORKER_READY, workers))
         begun, seen = time.perf_counter(), 0
         started = [self._run("bench_wait", {"seconds": seconds}).pk for _ in range(runs)]
         until = begun + 120

@@ -1,6 +1,7 @@
 """People, graphs and a web process for the tests of the edges."""
 
 import contextlib
+import json
 import subprocess
 import sys
 import urllib.error
@@ -170,8 +171,12 @@ def web(
     """Starts a web process on the database of this test."""
     started: list[WebProcess] = []
 
-    def start(*options: str, redis: bool | None = None, **env: str) -> WebProcess:
+    def start(
+        *options: str, redis: bool | None = None, runtime: Any = None, **env: str
+    ) -> WebProcess:
         log = tmp_path / f"web-{len(started)}.log"
+        env["DJANGO_SETTINGS_MODULE"] = "tests.edges.site_settings"
+        env["SITE_AGENTRUNTIME"] = json.dumps(runtime or {})
         made = WebProcess(process_environment(redis, **env), log, *options)
         started.append(made)
         wait_until(made.is_up, 30, lambda: f"the web process:\n{log.read_text()}")

@@ -184,7 +184,7 @@ async def test_a_right_that_ends_ends_the_socket(ann, thread, say, change, code)
         assert await closed_with(made) == code
         if change is not delete:
             await in_thread(say)(2)
-        assert await made.receive_nothing(0.5)
+        assert await made.receive_nothing(0.5), await made.receive_output()
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])

@@ -37,7 +37,8 @@ class Asker:
         provider = llm.Provider(
             kind=self.protocol, base_url=self.provider.base_url(self.protocol), api_key=KEY
         )
-        limits = {"first_wait": 0.01, "longest_wait": 5.0} | changes
+        # Above 20,000 tokens the library streams by itself what was not asked to be streamed.
+        limits = {"first_wait": 0.01, "longest_wait": 5.0, "max_tokens": 4096} | changes
         return llm.ModelOptions(providers={self.protocol: provider}, **limits)
 
     def script(self, answer: Reply | Script) -> None:

@@ -1,7 +1,7 @@
 """Agents that charge and ask, and a process that starts or answers one of them.
 
-`python -m tests.stories.purchase_agents start GRAPH MESSAGE [THREAD]`, `... answer RUN`. Effects are
-lines of a file, flushed to the disk; the models decide from the messages.
+`python -m tests.stories.purchase_agents start GRAPH MESSAGE [THREAD]`, `... answer RUN`.
+Effects are lines of a file, flushed to the disk; the models decide from the messages.
 """
 
 import os

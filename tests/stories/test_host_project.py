@@ -1,4 +1,4 @@
-"""In somebody's project: the wheel, a fresh `startproject`, the lines of the README, a first agent."""
+"""In somebody's project: the wheel, `startproject`, the lines of the README, a first agent."""
 
 import os
 import re

@@ -57,10 +57,8 @@ def test_the_card_is_charged_once_when_the_other_tool_of_the_turn_asks(process, 
     assert len(effects()) == 1
 
 
-def test_the_card_is_charged_once_while_a_client_streams(
-    process, effects, site_process, live_stream
-):
-    run, thread, _ = process("start", "story-purchase", "buy it")
+def test_the_card_is_charged_once_while_a_client_streams(process, effects, live_stream):
+    run, _, _ = process("start", "story-purchase", "buy it")
     with live_stream(run) as types:
         assert process("answer", run)[2] == "completed"
     assert len(effects()) == 1
