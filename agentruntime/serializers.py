@@ -50,6 +50,15 @@ class RunErrorBody(serializers.Serializer[Any]):
     detail = serializers.CharField()
 
 
+class UsageBody(serializers.Serializer[Any]):
+    """What the model calls of a run took; the cost in US dollars."""
+
+    model_calls = serializers.IntegerField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cost = serializers.CharField()
+
+
 class InterruptBody(serializers.ModelSerializer[Interrupt]):
     """A question. `approval` is the id of the approval that puts it before people, if one does."""
 
@@ -89,6 +98,7 @@ class RunBody(serializers.ModelSerializer[Run]):
     error = RunErrorBody(read_only=True, allow_null=True)
     open_interrupts = serializers.SerializerMethodField()
     config = MaskedField(read_only=True)
+    usage = UsageBody(read_only=True)
 
     class Meta:
         model = Run
@@ -100,6 +110,7 @@ class RunBody(serializers.ModelSerializer[Run]):
             "error",
             "open_interrupts",
             "config",
+            "usage",
             "created_at",
             "started_at",
             "finished_at",

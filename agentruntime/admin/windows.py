@@ -122,7 +122,7 @@ class ToolExecutionAdmin(Window):
         "finished_at",
     )
     list_filter = ("status", "effect", "tool")
-    json_fields = ("arguments", "requested_arguments", "result", "state_update", "error")
+    json_fields = ("arguments", "requested_arguments", "result", "state_update", "error", "outside")
     search_fields = ("=thread__id", "=run__id", "=call_key")
     list_select_related = ("run",)
     ordering = ("-id",)
