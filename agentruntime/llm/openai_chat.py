@@ -70,7 +70,9 @@ class ChatModel(OpenAIChatModel):
     def _process_response(self, response: Any, **options: Any) -> ModelResponse:
         if isinstance(response, chat.ChatCompletion):
             data = response.model_dump(warnings=False)
-            message = _first_message(data)
+            choice = _first_choice(data)
+            choice["finish_reason"] = choice.get("finish_reason") or None
+            message = choice["message"] if isinstance(choice.get("message"), dict) else {}
             fields = unknown_message_fields(message, self.thinking_field)
             calls = [unknown_call_fields(call) for call in message.get("tool_calls") or ()]
             message["tool_calls"] = plain_calls(message.get("tool_calls"))
@@ -117,12 +119,11 @@ class ChatModel(OpenAIChatModel):
             return {**fields, **written}
 
 
-def _first_message(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the message of the first choice, to be changed in place; an empty one if none is."""
+def _first_choice(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the first choice, to be changed in place; an empty one where there is none."""
     choices = data.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
-    message = choice.get("message") if isinstance(choice, dict) else None
-    return message if isinstance(message, dict) else {}
+    return choice if isinstance(choice, dict) else {}
 
 
 @dataclass
