@@ -53,12 +53,15 @@ def insert_approval(interrupt: Interrupt, **_: Any) -> None:
     older = Approval.objects.select_for_update().filter(
         tool_execution_id=interrupt.tool_execution_id, outcome=Outcome.NONE
     )
-    for one in older.exclude(status__in=(Status.DECLINED, Status.SUPERSEDED)):
-        closed_at = one.closed_at or DatabaseTime()
-        one.close(Status.SUPERSEDED, closed_at=closed_at, outcome=Outcome.NOT_EXECUTED)
-        one.superseded_by_id = approval.pk
+    anew = list(older.exclude(status__in=(Status.DECLINED, Status.SUPERSEDED)))
     approval.save(force_insert=True)
-    older.filter(status=Status.SUPERSEDED).update(superseded_by=approval)
+    for one in anew:
+        one.close(
+            Status.SUPERSEDED,
+            closed_at=one.closed_at or DatabaseTime(),
+            outcome=Outcome.NOT_EXECUTED,
+            superseded_by=approval,
+        )
     tell(interrupt.thread_id, interrupt.run_id, [("approval.requested", {
         "approval": str(approval.pk), "interrupt": str(interrupt.pk), "tool": approval.tool,
         "title": approval.title, "digest": approval.digest,
