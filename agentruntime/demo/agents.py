@@ -25,7 +25,7 @@ that was given. Answer in a few plain sentences. Amounts are in euros."""
 
 
 def support_desk() -> StateGraph:
-    """Return the support agent: on a provider's model where there is a key, else on the scripted."""
+    """Return the support agent: on a provider's model where there is a key, else scripted."""
     name = getattr(settings, "DEMO_OPENAI_MODEL", "gpt-5-mini")
     return create_agent(
         model=f"openai:{name}" if getattr(settings, "OPENAI_API_KEY", "") else support_model,

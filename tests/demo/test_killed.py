@@ -1,4 +1,4 @@
-"""The demo is killed with -9 and started again: the run goes on by itself, nothing is done twice."""
+"""The demo is killed with -9 and started again: it goes on by itself, nothing is done twice."""
 
 import pytest
 
