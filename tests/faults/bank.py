@@ -109,10 +109,12 @@ class BankError(Exception):
 
 
 def request(key: str, op: str, amount: int = 0, mode: str = "idempotent") -> dict[str, Any]:
-    """Ask the bank for something; dies at P8 (request sent) or P9 (it was carried out) if told to."""
+    """Ask the bank for something. P8: the request is sent, P9: it was carried out."""
     host, _, port = os.environ[ADDRESS].partition(":")
     with socket.create_connection((host, int(port)), timeout=10) as line:
-        line.sendall(json.dumps({"key": key, "op": op, "amount": amount, "mode": mode}).encode() + b"\n")
+        line.sendall(
+            json.dumps({"key": key, "op": op, "amount": amount, "mode": mode}).encode() + b"\n"
+        )
         crash_point("P8")
         select([line], [], [], 10)
         crash_point("P9")

@@ -234,7 +234,7 @@ class Trials:
             else books[one]
             for one in keys
         ]
-        if job is work and times != [1, 1] or job is expire and any(times):
+        if (job is work and times != [1, 1]) or (job is expire and any(times)):
             raise Failure(f"run {run.pk} of {effect} has moved {times}")
 
     def random_trial(self) -> tuple[str, list[str]]:
@@ -267,7 +267,9 @@ class Trials:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.crashes", description=__doc__)
     parser.add_argument("--kills", type=int, default=0, help="how many at random points")
-    parser.add_argument("--every", type=int, default=1, help="of the named points, each Nth (0: none)")
+    parser.add_argument(
+        "--every", type=int, default=1, help="of the named points, each Nth (0: none)"
+    )
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--create", action="store_true", help="make the tables first")
     options = parser.parse_args(arguments)
