@@ -57,6 +57,7 @@ BENCHES = {
         {"threads": 8, "steps": 20, "seconds": 2.0},
         {"seconds": 0.7},
         processes=2,
+        slow=True,
         higher=True,
     ),
     "grow": Bench(

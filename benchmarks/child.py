@@ -43,6 +43,11 @@ def migrate(contender: Contender, sizes: Json) -> Json:
     return {}
 
 
+def verify(contender: Contender, sizes: Json) -> Json:
+    """Whether what a bench has left behind can have happened."""
+    return {"violations": contender.verify()}
+
+
 def step(contender: Contender, sizes: Json) -> Json:
     """Runs of `steps` steps, one after the other, for `seconds`."""
     contender.open()
@@ -166,8 +171,10 @@ def cold(contender: Contender, sizes: Json) -> Json:
     return {"imported": imported, **contender.answer("cold")}
 
 
+UNOPENED = ("migrate", "verify")
 METHODS = {
-    f.__name__: f for f in (migrate, step, many, grow, tools, answer, rest, waiting, pause, cold)
+    f.__name__: f
+    for f in (migrate, verify, step, many, grow, tools, answer, rest, waiting, pause, cold)
 }
 
 
@@ -189,7 +196,7 @@ def main() -> None:
     contender = module.Contender(place)
     contender.load()
     result = METHODS[options.method](contender, options.sizes)
-    if options.method != "migrate":
+    if options.method not in UNOPENED:
         contender.close()
     say("RESULT", {"rss_kib": peak_kib(), **result})
     os._exit(0)

@@ -16,6 +16,7 @@ from benchmarks.server import Server
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
+QUICKLY_VERIFIED = ("many", "tools")
 SETTLE_S = 0.15  # after a connection's end, until the server has its counts
 
 
@@ -100,8 +101,12 @@ class Driver:
             self._redis().flushdb()
         try:
             if bench.method == "cold":
-                return self._cold(name, bench, dsn)
-            return self._measured(name, bench, database, dsn)
+                result = self._cold(name, bench, dsn)
+            else:
+                result = self._measured(name, bench, database, dsn)
+            if entry.kind == "project" and (not self.quick or bench.method in QUICKLY_VERIFIED):
+                self._verify(name, dsn)
+            return result
         finally:
             self.server.drop(database)
 
@@ -155,6 +160,12 @@ class Driver:
             self._child(name, "migrate", {}, self.server.create(database)).result()
             self._templates[schema] = database
         return self._templates[schema]
+
+    def _verify(self, name: str, dsn: str) -> None:
+        """A figure whose history is not sound does not count."""
+        violations = self._child(name, "verify", {}, dsn).result()["violations"]
+        if violations:
+            raise ChildFailed(f"{len(violations)} violations: {'; '.join(violations[:5])}")
 
     def _measured(self, name: str, bench: Bench, database: str, dsn: str) -> Json:
         sizes = bench.sizes(self.quick)

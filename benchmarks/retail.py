@@ -193,13 +193,21 @@ def work_off(tasks: list[dict[str, Any]], graph: str, store: Any, workers: Worke
 
 
 def judge(tasks: list[dict[str, Any]], runs: list[Any], store: Any, data: Path) -> list[str]:
-    """What is wrong with each task that is not exact, one line for each."""
+    """What is wrong with each task that is not exact, one line for each.
+
+    A task is also wrong if the runtime's own invariants find its stored history impossible.
+    """
+    from agentruntime.invariants import Scope, find_violations
     from benchmarks.retail_shop import load
     from benchmarks.retail_store import expected_of, faults
 
     shop, lines = load(data), []
+    impossible: dict[str, list[str]] = {}
+    for one in find_violations(Scope()):
+        impossible.setdefault(str(one.thread), []).append(f"{one.invariant}: {one.detail}")
     for task, run in zip(tasks, runs, strict=True):
         found = faults(store, str(run.thread_id), expected_of(task["actions"], shop))
+        found += impossible.pop(str(run.thread_id), [])
         if run.status != "completed":
             found.insert(0, f"the run is {run.status} {run.error_code} {run.error_detail}")
         if found:

@@ -15,7 +15,8 @@ INSTALLED_APPS = [*SITE_APPS, "benchmarks"]
 LOGGING = SITE_LOGGING | {
     "root": {"handlers": ["console"], "level": "WARNING"},
     # A worker says in this logger that it is ready.
-    "loggers": SITE_LOGGING["loggers"] | {"dramatiq": {"level": "INFO"}},
+    "loggers": SITE_LOGGING["loggers"]
+    | {"dramatiq": {"level": "INFO"}, "dramatiq.worker": {"level": "WARNING"}},
 }
 if env.bool("BENCH_INLINE", default=False):
     REDIS_URL = None

@@ -143,6 +143,10 @@ class Contender:
     def close(self) -> None:
         """Close what `open` opened."""
 
+    def verify(self) -> list[str]:
+        """What is stored after a bench and cannot have happened, in sentences."""
+        return []
+
     def step(self, thread: str, steps: int) -> list[float]:
         """Run `steps` steps in a row on a new thread.
 

@@ -101,6 +101,11 @@ class Contender(base.Contender):
         for helper in self.helpers:
             helper.kill()
 
+    def verify(self) -> list[str]:
+        from agentruntime.invariants import Scope, find_violations
+
+        return [f"{one.invariant}: {one.detail}" for one in find_violations(Scope())]
+
     def _start_workers(self, threads: int) -> None:
         log = self.folder / "workers"
         self.helpers.append(start_workers(1, threads, self.environment, log))
