@@ -21,6 +21,7 @@ The write protocol, which the rest of the runtime refers to:
     that is what it is), and the thread gives its connection back meanwhile.
 """
 
+from agentruntime.models.branch_step import BranchStep
 from agentruntime.models.checkpoint import Checkpoint
 from agentruntime.models.clock import DatabaseTime
 from agentruntime.models.event import Event
@@ -48,6 +49,7 @@ __all__ = [
     "RETRYABLE",
     "SETTLED",
     "UNSETTLED",
+    "BranchStep",
     "BusyPolicy",
     "CallKind",
     "CallStatus",

@@ -76,8 +76,8 @@ class Run(models.Model):
     """One push of a thread. Whoever writes for it holds its lease, and its row lock while writing.
 
     `base_version` is the version of the checkpoint that holds its input: what the thread has gone
-    on
-    since then are the run's steps. `attempts` counts the claims since the last commit.
+    on since then, and `branched_steps`, are the run's steps. `attempts` counts the claims since the
+    last commit.
     `model_calls`, the tokens and `cost` (US dollars) are what its model calls took; of one that is
     under way, or whose worker died, what was reserved for it. `working_seconds` is how long workers
     have had it, counted where its budget bounds that.
@@ -102,6 +102,7 @@ class Run(models.Model):
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     attempts = models.PositiveSmallIntegerField(default=0)
     base_version = models.PositiveIntegerField(default=0)
+    branched_steps = models.PositiveIntegerField(default=0)
     stop_requested_at = models.DateTimeField(null=True, blank=True)
     wake_at = models.DateTimeField(null=True, blank=True)
     model_calls = models.PositiveIntegerField(default=0)
