@@ -37,6 +37,11 @@ class Settings:
     TOOL_TIMEOUT_SECONDS: float = 300.0
     NODE_TIMEOUT_SECONDS: float = 900.0
     RECURSION_LIMIT_STEPS: int = 25
+    BUDGET: Mapping[str, Any] = field(default_factory=dict)
+    """What the model calls of a run may take, unless its config says: `tokens`, `cost` (dollars),
+    `model_calls`, `seconds` of work."""
+    RESERVED_OUTPUT_TOKENS: int = 1024
+    """How long an answer is expected to be when a budget is reserved for its call."""
     MAX_CLAIMS: int = 5
     """How many claims in a row may end without a commit before the run is parked."""
     MAX_CALL_ATTEMPTS: int = 3
@@ -85,6 +90,10 @@ class Settings:
     """How long events are kept. None: as long as their thread."""
     WEBHOOK_ALLOWED_NETWORKS: tuple[str, ...] = ()
     """Private networks that webhooks may be sent to, as in "10.1.0.0/16"."""
+    MODEL_PROVIDERS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Fields of `agentruntime.llm.Provider` by the name that stands before the colon of a model."""
+    MODEL_OPTIONS: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `agentruntime.llm.ModelOptions` other than the providers."""
     OPENAI_API_KEY: str = ""
     OPENAI_BASE_URL: str = ""
     ANTHROPIC_API_KEY: str = ""

@@ -13,6 +13,7 @@ from agentruntime.lifecycle import memo
 from agentruntime.lifecycle.model_call import ask_model
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Answers
+from agentruntime.lifecycle.spending import ModelCall
 from agentruntime.signals import progressed
 
 
@@ -116,10 +117,21 @@ class Execution:
     async def complete(
         self, model: str, messages: Sequence[Message], tools: Sequence[Any]
     ) -> Message:
-        return await ask_model(
-            model,
-            messages,
-            tools,
-            on_delta=lambda text: self._tell("message.delta", {"node": self.node, "text": text}),
-            deadline=self.deadline,
-        )
+        async with ModelCall(self._progress, model, messages, tools) as call:
+            answer = await ask_model(
+                model,
+                messages,
+                tools,
+                on_delta=lambda text: self._tell(
+                    "message.delta", {"node": self.node, "text": text}
+                ),
+                on_retry=lambda: self._tell(
+                    "message.delta", {"node": self.node, "text": "", "restarts": True}
+                ),
+                deadline=self.deadline,
+            )
+            call.answered(answer)
+        return answer
+
+    def model_call(self, messages: Sequence[Message], tools: Sequence[Any]) -> ModelCall:
+        return ModelCall(self._progress, "", messages, tools)

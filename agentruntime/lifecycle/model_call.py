@@ -8,6 +8,7 @@ from typing import Any
 from agentruntime import llm
 from agentruntime.conf import runtime_settings
 from agentruntime.graph.messages import Message
+from agentruntime.signals import counted
 
 
 async def ask_model(
@@ -16,15 +17,41 @@ async def ask_model(
     tools: Sequence[Any],
     *,
     on_delta: Callable[[str], None],
+    on_retry: Callable[[], None] = lambda: None,
     deadline: float | None,
 ) -> Message:
-    """Return the answer of the model named `provider:name`; see `agentruntime.llm`."""
+    """Return the answer of the model named `provider:name`; see `agentruntime.llm`.
+
+    `on_retry` is called when the text that was told so far is void.
+    """
+
+    def count_retry(retry: llm.Retry) -> None:
+        counted.send(
+            sender=None,
+            name="model.retries",
+            value=1,
+            attributes={"model": retry.model, "code": retry.code},
+        )
+        on_retry()
+
+    return await llm.complete(
+        model,
+        messages,
+        tools,
+        options=model_options(),
+        on_delta=on_delta,
+        on_retry=count_retry,
+        deadline=deadline,
+    )
+
+
+def model_options() -> llm.ModelOptions:
+    """Return what the settings say about providers: the usual ones by their keys, and the host's."""
     settings = runtime_settings()
-    options = llm.ModelOptions(
+    usual = llm.usual_providers(
         openai_api_key=settings.OPENAI_API_KEY,
         openai_base_url=settings.OPENAI_BASE_URL,
         anthropic_api_key=settings.ANTHROPIC_API_KEY,
     )
-    return await llm.complete(
-        model, messages, tools, options=options, on_delta=on_delta, deadline=deadline
-    )
+    hosts = {name: llm.Provider(**given) for name, given in settings.MODEL_PROVIDERS.items()}
+    return llm.ModelOptions(providers={**usual, **hosts}, **settings.MODEL_OPTIONS)
