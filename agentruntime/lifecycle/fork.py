@@ -12,7 +12,15 @@ from agentruntime.exceptions import CheckpointNotFound
 from agentruntime.graph import END, get_graph
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.lifecycle.record import Pen, StepRecord
-from agentruntime.models import Checkpoint, DatabaseTime, Message, Run, RunStatus, Thread
+from agentruntime.models import (
+    BranchStep,
+    Checkpoint,
+    DatabaseTime,
+    Message,
+    Run,
+    RunStatus,
+    Thread,
+)
 from agentruntime.models.transactions import durably
 
 
@@ -53,8 +61,9 @@ def _fork(thread_id: uuid.UUID, version: int, user: Any) -> Run:
     )
     pen = Pen(Thread.locked(thread.pk), run.pk)
     pen.tell("run.queued", graph=run.graph, forked_from=str(thread_id), version=version)
+    copies, branches = _copies(origin, thread), _branches_of(origin)
     pen.append(
-        StepRecord(origin.node, origin.next_node, origin.state, _copies(origin, thread)), token=0
+        StepRecord(origin.node, origin.next_node, origin.state, copies, branches), token=0
     )
     if at_its_end:
         pen.tell("run.completed", error=None)
@@ -63,6 +72,14 @@ def _fork(thread_id: uuid.UUID, version: int, user: Any) -> Run:
     pen.save()
     run.refresh_from_db()
     return run
+
+
+def _branches_of(origin: Checkpoint) -> list[dict[str, Any]]:
+    """The branches that were opened at a checkpoint, at their beginnings."""
+    opened = BranchStep.objects.filter(
+        thread_id=origin.thread_id, opened_at=str(origin.version), number=0
+    )
+    return list(opened.order_by("index").values("node", "next_node", "result"))
 
 
 def _copies(origin: Checkpoint, thread: Thread) -> list[MessageValue]:

@@ -34,6 +34,7 @@ from agentruntime.graph.state import (
     load_state,
     state_fields,
 )
+from agentruntime.lifecycle.branch_log import beginnings
 from agentruntime.lifecycle.history import close_open_calls, last_turn
 from agentruntime.lifecycle.record import Pen, StepRecord
 from agentruntime.lifecycle.settings import check_config
@@ -190,16 +191,12 @@ def _check_key(given: str | None) -> str:
 
 
 def _start(request: _Request) -> Run:
-    if request.key:
-        earlier = Run.objects.filter(
-            idempotency_scope=request.scope, idempotency_key=request.key
-        ).first()
-        if earlier is not None:
-            if earlier.request_digest != request.digest:
-                raise IdempotencyConflict(run=earlier.pk)
-            earlier.was_started_before = True
-            return earlier
+    if earlier := _started_before(request):
+        return earlier
     thread = _thread_for(request)
+    # A repeat that waited here for its own first request must see what that one did.
+    if earlier := _started_before(request):
+        return earlier
     busy = Run.objects.active().filter(thread=thread).first()
     if busy is not None:
         if not may_stand_in_line(thread):
@@ -230,6 +227,20 @@ def may_stand_in_line(thread: Thread) -> bool:
     return waiting < runtime_settings().MAX_IN_LINE
 
 
+def _started_before(request: _Request) -> Run | None:
+    if not request.key:
+        return None
+    earlier = Run.objects.filter(
+        idempotency_scope=request.scope, idempotency_key=request.key
+    ).first()
+    if earlier is None:
+        return None
+    if earlier.request_digest != request.digest:
+        raise IdempotencyConflict(run=earlier.pk)
+    earlier.was_started_before = True
+    return earlier
+
+
 def _create(request: _Request, thread: Thread, **more: Any) -> Run:
     return Run.objects.create(
         id=request.new_run_id,
@@ -247,6 +258,8 @@ def _create(request: _Request, thread: Thread, **more: Any) -> Run:
 
 def _make_way(request: _Request) -> None:
     """Where the thread says so, end the run that is in the way of this one."""
+    if request.thread_id is None:
+        return
     thread = Thread.objects.filter(pk=request.thread_id).first()
     if thread is None or policy_of(thread) != BusyPolicy.CANCEL:
         return
@@ -254,7 +267,10 @@ def _make_way(request: _Request) -> None:
     key = {"idempotency_scope": request.scope, "idempotency_key": request.key}
     if not mine or (request.key and Run.objects.filter(**key).exists()):
         return
-    for busy in Run.objects.active().filter(thread=thread):
+    in_the_way = Run.objects.active().filter(thread=thread)
+    if request.key:  # an equal request that was a moment faster is not in the way
+        in_the_way = in_the_way.exclude(**key)
+    for busy in in_the_way:
         with suppress(IllegalTransition, RunNotFound):  # it has ended meanwhile
             stop_run(run_id=busy.pk, why=WITHDRAWN)
 
@@ -300,7 +316,8 @@ def first_step(
     Closes the calls that the run before left open. Raises `InvalidInput`.
     """
     head = Checkpoint.objects.filter(thread=thread, version=thread.head_version).first()
-    known = state_fields(graph.state)
+    own = {name for fields in graph.own_fields.values() for name in fields}
+    known = state_fields(graph.state).keys() - own  # no subgraph is under way any more
     stored = {name: value for name, value in (head.state if head else {}).items() if name in known}
     closing = (
         close_open_calls(thread.pk, last_turn(thread.pk), "the run ended before it") if head else []
@@ -310,7 +327,8 @@ def first_step(
         state = load_state(graph.state, stored, added)
         for name, value in join_update(state, update).items():
             setattr(state, name, value)
-        entry = graph.after(START, state)
-        return StepRecord("", entry, dump_state(state), added)
+        onward = graph.onward(START, state)
+        branches = beginnings(onward, state, thread.pk)
+        return StepRecord("", onward.node, dump_state(state), added, branches)
     except AgentRuntimeError as error:
         raise InvalidInput(reason=str(error).rstrip(".")) from error

@@ -33,8 +33,7 @@ class RateWindow(models.Model):
         place = cls.objects.filter(key=key, starts_at=starts_at)
         if place.filter(count__lt=limit).update(count=F("count") + 1):
             return True
-        if place.exists():
-            return False
+        # Full, or not there yet. Asking which would be a race with whoever inserts it now.
         cls.objects.bulk_create([cls(key=key, starts_at=starts_at)], ignore_conflicts=True)
         return bool(place.filter(count__lt=limit).update(count=F("count") + 1))
 

@@ -43,7 +43,7 @@ def test_starting_is_idempotent_also_when_it_is_tried_at_once(ann, api, thread, 
     def one(_: int) -> tuple[int, str]:
         try:
             answer = start(api(ann), thread, echo, HTTP_IDEMPOTENCY_KEY="order-7")
-            return answer.status_code, answer.json()["id"]
+            return answer.status_code, answer.json().get("id") or answer.content
         finally:
             connections.close_all()
 
