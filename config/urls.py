@@ -12,11 +12,8 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path(
         "accounts/login/",
-        # The admin's page for a form every user may fill in.
         LoginView.as_view(
-            template_name="admin/login.html",
-            redirect_authenticated_user=True,
-            extra_context={"site_header": "Agents", "title": "Log in", "site_title": "Agents"},
+            template_name="agentruntime/login.html", redirect_authenticated_user=True
         ),
         name="login",
     ),

@@ -99,6 +99,10 @@ class Keeper:
     """Prolongs the leases of this process, and brings back stop requests."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Hold nothing."""
         self._held: dict[uuid.UUID, Control] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -225,7 +229,7 @@ keeper = Keeper()
 
 def _forget() -> None:
     _rename()
-    keeper.__init__()  # type: ignore[misc] - a forked process holds nothing
+    keeper.reset()  # a forked process holds nothing
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -31,7 +31,11 @@ def settle(pen: Pen, row: ToolExecution, outcome: Outcome, **only: Any) -> ToolE
     that the row must have for it. A failure counts only for the attempt that failed: a later one
     may be succeeding right now.
     """
-    there = (CallStatus.PENDING, CallStatus.RUNNING, CallStatus.INTERRUPTED)
+    there: tuple[CallStatus, ...] = (
+        CallStatus.PENDING,
+        CallStatus.RUNNING,
+        CallStatus.INTERRUPTED,
+    )
     if outcome.status != CallStatus.UNKNOWN:
         there = (*there, CallStatus.UNKNOWN)
     if outcome.status == CallStatus.FAILED:

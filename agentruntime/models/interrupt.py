@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -46,11 +47,11 @@ class Interrupt(models.Model):
     scope = models.CharField(max_length=700)
     digest = models.CharField(max_length=64)
     occurrence = models.PositiveIntegerField(default=0)
-    payload = models.JSONField(null=True, blank=True)
+    payload: Any = models.JSONField(null=True, blank=True)
     message = models.TextField(blank=True, default="")
-    response_schema = models.JSONField(null=True, blank=True)
+    response_schema: Any = models.JSONField(null=True, blank=True)
     status = models.CharField(max_length=9, choices=InterruptStatus, default=InterruptStatus.OPEN)
-    answer = models.JSONField(null=True, blank=True)
+    answer: Any = models.JSONField(null=True, blank=True)
     answered_at = models.DateTimeField(null=True, blank=True)
     answered_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"

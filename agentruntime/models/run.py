@@ -119,6 +119,9 @@ class Run(models.Model):
 
     objects = RunQuerySet.as_manager()
 
+    was_started_before = False
+    """Set by `start_run` where an idempotency key returned a run that was there already."""
+
     class Meta:
         db_table = "agentruntime_run"
         permissions = (("operate_run", "Can stop and retry runs"),)
