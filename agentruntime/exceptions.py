@@ -126,6 +126,19 @@ class RecursionLimitReached(StepError):
     )
 
 
+class BudgetExceeded(StepError):
+    code = "BUDGET_001"
+    sentence = (
+        "The budget of the run is {limit} in {what}; {spent} are spent, and the next model call "
+        "may take {wanted}; retry it with a higher one."
+    )
+
+
+class PriceUnknown(StepError):
+    code = "BUDGET_002"
+    sentence = "The budget of the run is in money, and what {model} costs is not known."
+
+
 class NodeTimeout(StepError):
     code = "NODE_TIMEOUT_001"
     sentence = "Node {node!r} was not done within {seconds:g} seconds."

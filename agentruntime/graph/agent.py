@@ -97,12 +97,16 @@ def _model_node(model: Model, tools: list[Tool], prompt: _Prompt) -> Callable[..
         getattr(model, "__call__", None)  # noqa: B004 - an object whose call is async
     ):
 
-        async def ask_async(state: State) -> Any:
-            return prompt.result(await model(prompt.messages(state), tools))
+        async def ask_async(state: State, ctx: Context) -> Any:
+            shown = prompt.messages(state)
+            async with ctx.model_call(shown, tools) as call:
+                return prompt.result(call.answered(await model(shown, tools)))
 
         return ask_async
 
-    def ask(state: State) -> Any:
-        return prompt.result(model(prompt.messages(state), tools))
+    def ask(state: State, ctx: Context) -> Any:
+        shown = prompt.messages(state)
+        with ctx.model_call(shown, tools) as call:
+            return prompt.result(call.answered(model(shown, tools)))
 
     return ask

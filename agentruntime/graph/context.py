@@ -37,6 +37,27 @@ class Context(Protocol):
     ) -> Message:
         """Ask the model named `provider:name` and return its answer as an assistant message."""
 
+    def model_call(self, messages: Sequence[Message], tools: Sequence[Any]) -> ModelCall:
+        """Return a block around a call of a model that is a function: the budget counts it.
+
+        `with ctx.model_call(messages, tools) as call: answer = call.answered(model(messages))`
+        """
+
+
+class ModelCall(Protocol):
+    """A block (`with` or `async with`) that reserves for a model call and settles what it took."""
+
+    def answered(self, answer: Any) -> Any:
+        """Take note of the answer, and return it."""
+
+    def __enter__(self) -> ModelCall: ...
+
+    def __exit__(self, *failure: Any) -> None: ...
+
+    async def __aenter__(self) -> ModelCall: ...
+
+    async def __aexit__(self, *failure: Any) -> None: ...
+
 
 class Execution(Protocol):
     """One node call or tool call at work: the place where questions and memos are kept."""

@@ -29,6 +29,7 @@ from agentruntime.lifecycle.pause import give_back, pause_run, withdraw
 from agentruntime.lifecycle.progress import Progress, load_progress
 from agentruntime.lifecycle.recording import record_again
 from agentruntime.lifecycle.results import Later, Waiting
+from agentruntime.lifecycle.spending import account_time, check_time
 from agentruntime.lifecycle.step import commit_steps, join_result, take_step
 from agentruntime.lifecycle.stop import end_stopped
 from agentruntime.models import Run
@@ -86,6 +87,8 @@ def _work(claim: Claim, control: Control) -> None:
         record_again(progress)
         _save(progress)
         raise
+    finally:
+        account_time(progress)
 
 
 def _go_on(progress: Progress, control: Control) -> None:
@@ -99,6 +102,7 @@ def _go_on(progress: Progress, control: Control) -> None:
         limit = settings.recursion_limit(progress.run.config)
         if progress.steps >= limit:
             raise RecursionLimitReached(steps=progress.steps, node=progress.next_node)
+        check_time(progress)
         if not _step(progress, control):
             return
 

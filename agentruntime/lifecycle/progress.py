@@ -13,6 +13,7 @@ from agentruntime.exceptions import AgentRuntimeError, GraphChanged
 from agentruntime.graph import END, State, StateGraph, get_graph
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.graph.state import load_state
+from agentruntime.lifecycle.budget import Meter
 from agentruntime.lifecycle.history import load_messages
 from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.record import StepRecord
@@ -39,6 +40,7 @@ class Progress:
     stop_seen: bool = False
     """Whether a stop request was found while writing, before the keeper brought it."""
     claimed_version: int = -1
+    meter: Meter = field(default_factory=Meter)
 
     def __post_init__(self) -> None:
         self.claimed_version = self.version

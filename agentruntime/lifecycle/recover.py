@@ -15,7 +15,7 @@ from agentruntime.exceptions import IllegalTransition
 from agentruntime.graph import get_graph
 from agentruntime.lifecycle.record import tell
 from agentruntime.lifecycle.resume import wake
-from agentruntime.lifecycle.settings import check_config
+from agentruntime.lifecycle.settings import check_config, laid_over
 from agentruntime.models import (
     ACTIVE,
     RETRYABLE,
@@ -98,9 +98,9 @@ def retry_run(*, run_id: uuid.UUID, config: Mapping[str, Any] | None = None) -> 
     """Let a failed or timed out run go on from its last checkpoint; what it finished stays
     finished.
 
-    `config` is laid over the run's own (a higher `recursion_limit`, say). Raises `RunNotFound`,
-    `UnknownGraph`, `InvalidConfig`, and `IllegalTransition` for a run that did not fail or whose
-    thread has gone on since.
+    `config` is laid over the run's own (a higher `recursion_limit` or budget). Raises
+    `RunNotFound`, `UnknownGraph`, `InvalidConfig`, and `IllegalTransition` for a run that did not
+    fail or whose thread has gone on since.
     """
     changes = check_config(config)
 
@@ -120,7 +120,7 @@ def retry_run(*, run_id: uuid.UUID, config: Mapping[str, Any] | None = None) -> 
             )
         get_graph(run.graph)
         _give_second_chance(run)
-        run.move_to("queued", attempts=0, config={**run.config, **changes})
+        run.move_to("queued", attempts=0, config=laid_over(run.config, changes))
         tell(run.thread_id, run.pk, [("run.queued", {"reason": "retried"})])
         ring_after_commit(run.pk)
         return run

@@ -9,6 +9,7 @@ from typing import Any
 from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import InvalidConfig
 from agentruntime.graph.json_values import NotJson, check_json
+from agentruntime.lifecycle.budget import check_budget
 from agentruntime.signals import noticed
 
 KNOWN = (
@@ -16,6 +17,7 @@ KNOWN = (
     "node_timeout",
     "recursion_limit",
     "durable_checkpoint_every_step",
+    "budget",
     "metadata",
 )
 
@@ -44,6 +46,10 @@ def check_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
         raise InvalidConfig(
             reason=f"durable_checkpoint_every_step is true or false, not {durable!r}"
         )
+    if given.get("budget") is None:
+        given.pop("budget", None)
+    else:
+        given["budget"] = check_budget(given["budget"])
     try:
         check_json(
             {name: value for name, value in given.items() if "timeout" not in name}, path="config"
@@ -51,6 +57,14 @@ def check_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
         return {name: _storable(value) for name, value in given.items()}
     except NotJson as error:
         raise InvalidConfig(reason=str(error)) from None
+
+
+def laid_over(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config with changes; of its budget only the limits that the changes name."""
+    joined = {**config, **changes}
+    if "budget" in changes:
+        joined["budget"] = {**config.get("budget", {}), **changes["budget"]}
+    return joined
 
 
 def _storable(value: Any) -> Any:
