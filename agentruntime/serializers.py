@@ -41,6 +41,7 @@ class ErrorBody(serializers.Serializer[Any]):
     detail = serializers.CharField()
     facts = serializers.DictField(required=False)
     errors = serializers.DictField(required=False)
+    path = serializers.CharField(required=False, help_text="The place in a body that is no JSON.")
 
 
 class RunErrorBody(serializers.Serializer[Any]):

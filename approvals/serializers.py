@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from approvals.models import Approval, Decision, Outcome, Status, Verdict
@@ -58,7 +59,8 @@ class ApprovalSerializer(serializers.Serializer):
     def get_claimed_by(self, approval: Approval) -> str | None:
         return approval.claimed_by.get_username() if approval.claimed_by else None
 
-    def get_decision(self, approval: Approval) -> DecisionSerializer | None:
+    @extend_schema_field(DecisionSerializer(allow_null=True))
+    def get_decision(self, approval: Approval) -> dict[str, Any] | None:
         """The decision that settled it, or null."""
         final = [one for one in approval.decisions.all() if one.is_final]
         return DecisionSerializer(final[0]).data if final else None

@@ -271,6 +271,19 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "agentruntime.api_docs.add_errors",
+    ],
+    "ENUM_NAME_OVERRIDES": {
+        "RunStatusEnum": "agentruntime.models.RunStatus",
+        "CallStatusEnum": "agentruntime.models.CallStatus",
+        "InterruptStatusEnum": "agentruntime.models.InterruptStatus",
+        "DeliveryStatusEnum": "agentruntime.models.DeliveryStatus",
+        "ApprovalStatusEnum": "approvals.models.Status",
+        "InterruptKindEnum": "agentruntime.models.InterruptKind",
+        "CallKindEnum": "agentruntime.models.CallKind",
+    },
 }
 
 
