@@ -29,6 +29,8 @@ def let_next_in(thread_id: uuid.UUID) -> Run | None:
     Its input joins the history only now, after all that the runs before it added. One whose input
     does not fit the state any more fails. Safe to call any number of times, anywhere.
     """
+    if not Run.objects.in_line().filter(thread_id=thread_id).exists():
+        return None  # as nearly always: one look, no transaction
     try:
         return durably(lambda: _let_next_in(thread_id))
     except IntegrityError:  # another run got in first
