@@ -93,6 +93,9 @@ def django_db_modify_db_settings(request: pytest.FixtureRequest) -> None:
     if config["ENGINE"].endswith("sqlite3"):
         file = Path(os.environ[SHARED_DIRECTORY]) / "test.sqlite3"
         config.setdefault("TEST", {})["NAME"] = str(file)
+        # A test run loses nothing when the machine does: see FORGETFUL for the other database.
+        hasty = config["OPTIONS"]["init_command"].replace("synchronous=FULL", "synchronous=OFF")
+        config["OPTIONS"]["init_command"] = hasty
     request.getfixturevalue("django_db_modify_db_settings_parallel_suffix")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.db import models
+from django.db.models.fields.json import KeyTransform
 
 
 class Unreadable(str):
@@ -14,13 +16,16 @@ class Unreadable(str):
 class StoredJSON(models.JSONField):
     """A `JSONField` that gives `Unreadable` for what is no JSON (any more), or nested too deep.
 
-    One spoiled row then is a fact to be judged, not an exception for whoever lists the table.
+    Django's own gives the raw text for the first, which looks like a value, and raises for the
+    second, so that one spoiled row stops whoever lists the table.
     """
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
-        try:
+        if value is None or isinstance(expression, KeyTransform):
             return super().from_db_value(value, expression, connection)
-        except (ValueError, RecursionError):
+        try:
+            return json.loads(value, cls=self.decoder)
+        except (ValueError, TypeError, RecursionError):
             return Unreadable(str(value)[:200])
 
     def deconstruct(self) -> Any:

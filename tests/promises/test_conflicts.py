@@ -1,0 +1,72 @@
+"""What PostgreSQL makes fail in passing is done again, and comes to the same."""
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+
+from agentruntime.graph import tool
+from tests.agents import agent, call
+from tests.faults.triggers import failing
+
+TABLES = ("run", "thread", "checkpoint", "message", "toolexecution", "event")
+PASSING = ("40001", "40P01", "53100", "57014", "55P03")
+
+
+@pytest.fixture(autouse=True)
+def _postgresql():
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no SQLSTATE to inject")
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("sqlstate", PASSING)
+def test_an_error_in_passing_changes_nothing(drive, look, table, sqlstate):
+    ran = []
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        ran.append(1)
+        return "paid"
+
+    @tool(effect="transactional")
+    def note() -> str:
+        """Note."""
+        Group.objects.create(name="noted")
+        return "noted"
+
+    with (
+        agent([pay, note], [call("pay", "a"), call("note", "b")]) as name,
+        failing(f"agentruntime_{table}", sqlstate, times=3),
+    ):
+        run = drive(name)
+
+    assert run.status == "completed"
+    assert len(ran) == 1
+    assert Group.objects.filter(name="noted").count() == 1
+    assert [row.status for row in look.calls(run)] == ["succeeded", "succeeded"]
+
+
+def test_a_database_that_stays_full_starts_no_tool_and_fails_no_run(drive, look, monkeypatch):
+    from django.conf import settings
+    from django.test import override_settings
+
+    ran = []
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        ran.append(1)
+        return "paid"
+
+    impatient = {**settings.AGENTRUNTIME, "DATABASE_PATIENCE_SECONDS": 0.2}
+    with agent([pay], [call("pay")]) as name, override_settings(AGENTRUNTIME=impatient):
+        with failing("agentruntime_toolexecution", "53100", times=10**6):
+            run = drive(name)
+            assert (run.status, ran) == ("queued", [])
+        run = drive(run=run)
+        assert run.status == "queued"  # not due yet: nothing is tried in a hot loop
+        type(run).objects.filter(pk=run.pk).update(wake_at=None)
+        run = drive(run=run)
+
+    assert (run.status, ran) == ("completed", [1])
