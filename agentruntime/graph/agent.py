@@ -41,7 +41,7 @@ def create_agent(
     node = ToolNode([*tools, *([wanted.tool()] if wanted else [])])
     offered = list(node.tools.values())
     graph = StateGraph(wanted.state(state) if wanted else state)
-    graph.add_node("model", _model_node(model, offered, _Prompt(instructions, context, wanted)))
+    graph.add_node("model", _model_node(model, offered, Prompt(instructions, context, wanted)))
     graph.add_edge(START, "model")
     if not offered:
         return graph.add_edge("model", END)
@@ -64,7 +64,7 @@ def _has_output(state: Any) -> bool:
     return state.output is not None
 
 
-class _Prompt:
+class Prompt:
     """What a model is asked, from the state of the thread, and what its answer means for it."""
 
     def __init__(
@@ -85,7 +85,7 @@ class _Prompt:
         return answer if self.output is None else {"messages": answer, "output": None}
 
 
-def _model_node(model: Model, tools: list[Tool], prompt: _Prompt) -> Callable[..., Any]:
+def _model_node(model: Model, tools: list[Tool], prompt: Prompt) -> Callable[..., Any]:
     if isinstance(model, str):
 
         async def ask_provider(state: State, ctx: Context) -> Any:
