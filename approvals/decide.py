@@ -145,7 +145,7 @@ def lock_approval(approval_id: uuid.UUID) -> tuple[Approval, Interrupt | None]:
         raise ApprovalNotFound(approval=approval_id)
     Run.objects.select_for_update().filter(pk=found.run_id).first()
     Thread.objects.select_for_update().filter(pk=found.thread_id).first()
-    interrupt = Interrupt.objects.select_for_update().filter(pk=found.interrupt_id).first()
+    interrupt = Interrupt.objects.select_for_update().filter(approval=found).first()
     return Approval.locked(approval_id), interrupt
 
 
@@ -244,7 +244,7 @@ def _answer_runtime(
     value = {
         "verdict": answer.verdict,
         "digest": approval.digest,
-        "arguments": {**interrupt.payload["arguments"], **approval.edits} if edited else None,
+        "arguments": {**_asked(interrupt), **approval.edits} if edited else None,
         "reason": answer.reason,
         "by": rights.username,
         "decision": str(decision_id),
@@ -253,6 +253,12 @@ def _answer_runtime(
         answer_interrupt(interrupt.pk, value, user=_reference(rights), kind="approval")
     except AlreadyAnswered as error:
         raise NoLongerAsked(became="no longer open", at="just now", told=str(error)) from error
+
+
+def _asked(interrupt: Interrupt) -> dict[str, Any]:
+    """Return the arguments that the agent wanted, unmasked."""
+    asked: dict[str, Any] = (interrupt.payload or {})["arguments"]
+    return asked
 
 
 def _reference(rights: Rights) -> Any:
@@ -290,7 +296,7 @@ def _read_edit(answer: Answer, approval: Approval, interrupt: Interrupt) -> Edit
         return None
     if not isinstance(answer.arguments, dict) or not answer.arguments:
         raise InvalidEdit(reason="an object with the changed arguments was expected.")
-    asked = interrupt.payload["arguments"]
+    asked = _asked(interrupt)
     before = {**asked, **approval.edits}
     given = {
         name: value

@@ -28,7 +28,7 @@ from agentruntime.signals import (
 from approvals.decide import agreed_so_far, storable_amount
 from approvals.masking import mask
 from approvals.models import Approval, Outcome, Status
-from approvals.permissions import amount_of, read_amount, voices_missing
+from approvals.permissions import amount_of, policy_for, read_amount, voices_missing
 
 OUTCOME_OF = {
     CallStatus.SUCCEEDED: Outcome.EXECUTED,
@@ -71,6 +71,7 @@ def insert_approval(interrupt: Interrupt, **_: Any) -> None:
 def _new_approval(interrupt: Interrupt) -> Approval:
     payload = interrupt.payload
     rule = payload.get("rule") or {}
+    policy = policy_for(payload["tool"], rule)
     shown = mask(payload["arguments"])
     requester = interrupt.run.user
     now = timezone.now()
@@ -92,9 +93,9 @@ def _new_approval(interrupt: Interrupt) -> Approval:
         asked_digest=payload["digest"],
         asked_arguments=shown,
         rule=rule,
-        permission=rule.get("permission") or "",
-        group=rule.get("group") or "",
-        approvers=max(1, int(rule.get("approvers") or 1)),
+        permission=policy.permission,
+        group=policy.group,
+        approvers=policy.approvers,
         amount=storable_amount(read_amount(rule.get("amount"))),
         currency=str(rule.get("currency") or "")[:20],
         target=str(rule.get("target") or ""),

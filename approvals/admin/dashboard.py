@@ -71,7 +71,7 @@ def answers_plot(weeks: list[Tally]) -> Plot:
                 base -= height
                 told = f"{week.name}: {count} {kind}"
                 blocks.append(Block(kind, _x(index, weeks), base, _width(weeks), height, told))
-    return Plot(blocks, _labels(weeks), str(top), str(top // 2), top == 0)
+    return Plot(blocks, _labels(weeks), str(top), f"{top / 2:g}", top == 0)
 
 
 def times_plot(weeks: list[Tally]) -> Plot:

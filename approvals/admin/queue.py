@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import path
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from approvals.admin import bulk, dashboard, pages
@@ -20,10 +21,10 @@ from approvals.admin.filters import (
     QueueFilter,
     StatusFilter,
 )
+from approvals.figures import in_words
 from approvals.models import Approval
 from approvals.permissions import Rights, rights_of
 from approvals.queue import may_open_queue, pulse, queue_for
-from approvals.templatetags.approvals import since
 
 
 class Queue(ChangeList):
@@ -42,17 +43,7 @@ class Queue(ChangeList):
 class ApprovalAdmin(admin.ModelAdmin):
     """Approvals as a queue. Nothing is edited here; a decision is the only change there is."""
 
-    list_display = (
-        "asked",
-        "money",
-        "aim",
-        "graph",
-        "requester_name",
-        "age",
-        "due",
-        "holder",
-        "state",
-    )
+    list_display = ("asked", "money", "aim", "age", "due", "state")
     list_display_links = ("asked",)
     list_filter = (QueueFilter, StatusFilter, KindFilter, AgentFilter, AmountFilter)
     search_fields = ("title", "tool", "target", "requester_name")
@@ -108,17 +99,13 @@ class ApprovalAdmin(admin.ModelAdmin):
     def aim(self, approval: Approval) -> str:
         return render_to_string("admin/approvals/approval/_aim.html", {"approval": approval})
 
-    @admin.display(description=_("Waiting since"), ordering="created_at")
+    @admin.display(description=_("Since"), ordering="created_at")
     def age(self, approval: Approval) -> str:
-        return since(approval.created_at)
+        return in_words((timezone.now() - approval.created_at).total_seconds())
 
     @admin.display(description=_("Until"), ordering="expires_at")
     def due(self, approval: Approval) -> str:
         return render_to_string("admin/approvals/approval/_due.html", {"approval": approval})
-
-    @admin.display(description=_("Claimed by"), ordering="claimed_by")
-    def holder(self, approval: Approval) -> str:
-        return approval.claimed_by.get_username() if approval.claimed_by else ""
 
     @admin.display(description=_("State"), ordering="status")
     def state(self, approval: Approval) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -107,6 +108,9 @@ class Approval(models.Model):
     outcome = models.CharField(max_length=12, choices=Outcome, default=Outcome.NONE, blank=True)
     outcome_at = models.DateTimeField(null=True, blank=True)
     outcome_detail = models.TextField(blank=True, default="")
+
+    # The database's time when the row was read by `locked()`.
+    now: datetime
 
     objects = ApprovalQuerySet.as_manager()
 

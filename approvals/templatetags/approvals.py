@@ -53,12 +53,12 @@ def label_of(name: str) -> str:
 
 
 @register.filter
-def since(moment: datetime | None) -> str:
-    """Return how long ago (or in how long) a moment is, in one unit."""
+def since(moment: datetime | None, form: str = "") -> str:
+    """Return how long ago (or in how long) a moment is, in one unit; "short" for narrow columns."""
     if moment is None:
         return ""
     seconds = (timezone.now() - moment).total_seconds()
-    told = _amount(abs(seconds))
+    told = in_words(abs(seconds)) if form == "short" else _amount(abs(seconds))
     return f"{told} ago" if seconds >= 0 else f"in {told}"
 
 

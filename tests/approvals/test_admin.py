@@ -86,6 +86,6 @@ def test_claim_and_release(ask, desk, bob):
     approval = ask()
     desk.post(f"{page_of(approval)[:-7]}claim/")
     assert Approval.objects.get().claimed_by == bob
-    assert "bob" in desk.get(QUEUE).text
+    assert "claimed by bob" in desk.get(QUEUE).text
     desk.post(f"{page_of(approval)[:-7]}release/")
     assert Approval.objects.get().claimed_by is None

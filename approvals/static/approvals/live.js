@@ -54,6 +54,7 @@ window.approvalsWatch = function (element, changed) {
   }
 
   document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+  mark(true);
   connect();
   timer = setTimeout(look, POLL_MS);
 };
