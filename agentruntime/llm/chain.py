@@ -16,6 +16,7 @@ from agentruntime.graph.messages import Message
 from agentruntime.llm.backoff import wait_before
 from agentruntime.llm.options import ModelName, ModelOptions
 from agentruntime.llm.port import OnDelta, OnRetry, Retry
+from agentruntime.llm.prices import joined_usage
 from agentruntime.llm.tokens import estimate
 
 logger = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class _Asked:
     ) -> Message:
         engine = await _engine()
         request = await engine.prepare(name, self.options, messages, tools)
-        empty = 0
+        empty: list[Message] = []
         for attempt in range(1, self.options.attempts + 1):
             last = attempt == self.options.attempts
             try:
@@ -97,9 +98,9 @@ class _Asked:
                 await self.tell(error, wait, name)
                 await asyncio.sleep(wait)
                 continue
-            empty += 1
-            if last or not _says_nothing(answer) or empty >= self.options.empty_attempts:
-                return answer
+            if last or not _says_nothing(answer) or len(empty) + 1 >= self.options.empty_attempts:
+                return _with_usage_of(empty, answer)
+            empty.append(answer)
             await self.tell(None, 0.0, name)
         raise AssertionError("a model is asked at least once")
 
@@ -129,6 +130,14 @@ class _Asked:
                 await told
         except Exception:
             logger.exception("A listener of retries failed.")
+
+
+def _with_usage_of(discarded: Sequence[Message], answer: Message) -> Message:
+    """Return the answer with what the empty ones before it took: they are paid for too."""
+    usage = answer.extra["usage"]
+    for one in discarded:
+        usage = joined_usage(one.extra["usage"], usage)
+    return answer.model_copy(update={"extra": {**answer.extra, "usage": usage}})
 
 
 def _says_nothing(answer: Message) -> bool:

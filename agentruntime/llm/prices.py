@@ -23,7 +23,7 @@ def usage_record(response: ModelResponse) -> dict[str, Any]:
     """Return the usage of an answer as JSON: tokens by kind, details, cost in dollars as text.
 
     `input_tokens` includes what was read from and written to a cache. `unmeasured` stands where the
-    provider told no usage; then nothing else does.
+    provider told no usage.
     """
     usage = response.usage
     if usage.unmeasured_requests:
@@ -35,6 +35,21 @@ def usage_record(response: ModelResponse) -> dict[str, Any]:
     if cost is not None:
         record["cost"] = str(cost)
     return record
+
+
+def joined_usage(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return what two answers took together; `unmeasured` if one of them did not say."""
+    joined: dict[str, Any] = {
+        name: first.get(name, 0) + second.get(name, 0)
+        for name in COUNTED
+        if name in first or name in second
+    }
+    joined |= {name: True for name in ("unmeasured",) if name in first or name in second}
+    if details := second.get("details", first.get("details")):
+        joined["details"] = details
+    if "cost" in first and "cost" in second:
+        joined["cost"] = str(Decimal(first["cost"]) + Decimal(second["cost"]))
+    return joined
 
 
 def cost_of_response(response: ModelResponse) -> Decimal | None:

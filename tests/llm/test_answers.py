@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from agentruntime import llm
 from agentruntime.graph import Message, tool
 from agentruntime.graph.json_values import check_json
 from tests.llm.conftest import Asker
@@ -154,6 +155,17 @@ async def test_an_answer_that_says_nothing_is_asked_for_again_and_then_taken(ask
     assert answer.extra["empty"] is True
     assert len(asker.provider.requests) == 3
     assert [retry.code for retry in asker.retries] == ["EMPTY", "EMPTY"]
+
+
+async def test_empty_answers_are_paid_for_too(asker: Asker):
+    asker.script(Answer(text="at last", usage=(100, 20)))
+    asker.provider.fail(Answer(text="", usage=(100, 0)), Answer(text=" ", usage=(100, 1)))
+
+    answer = await asker.ask(empty_attempts=3)
+
+    usage = answer.extra["usage"]
+    assert (answer.content, usage["input_tokens"], usage["output_tokens"]) == ("at last", 300, 21)
+    assert llm.cost(answer) == llm.price(asker.model, input_tokens=300, output_tokens=21)
 
 
 @pytest.mark.parametrize("text", [None, "", " \n\t "])

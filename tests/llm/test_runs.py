@@ -15,6 +15,7 @@ from agentruntime.graph import create_agent, interrupt, tool
 from agentruntime.lifecycle import resume_run, start_run
 from agentruntime.lifecycle.loop import execute
 from agentruntime.models import Interrupt, Message, ToolExecution
+from agentruntime.signals import progressed
 from tests.agents import asks_for, call, registered
 from tests.llm.conftest import KEY
 from tests.llm.fake_server import FakeProvider
@@ -95,6 +96,32 @@ def test_a_run_goes_over_the_wire_and_waits_and_keeps_what_the_provider_needs(pr
     assert run.status == "completed", run.error_code
     assert messages(run)[-1] == ("assistant", "order ü7 | confirmed")
     assert len(provider.requests) == 3
+
+
+def test_a_model_named_in_a_graph_is_reached_by_the_settings_and_heard_while_it_writes(provider):
+    provider.script = demanding(served(asks_for([call("look", "a", order_id="7")])))
+    provider.split = 5
+    provider.fail(Failure(500))
+    heard = []
+
+    def listen(type, data, **_):
+        heard.append((type, data))
+
+    changes = {"OPENAI_BASE_URL": provider.openai_url, "MODEL_OPTIONS": {"first_wait": 0.01}}
+    with (
+        override_settings(AGENTRUNTIME={**settings.AGENTRUNTIME, **changes}),
+        registered(create_agent(model="openai:pretend", tools=[look])) as name,
+    ):
+        progressed.connect(listen)
+        try:
+            run = drive(name)
+        finally:
+            progressed.disconnect(listen)
+
+    assert run.status == "completed", run.error_code
+    assert messages(run)[-1] == ("assistant", "order 7")
+    told = "".join(data["text"] for type, data in heard if type == "message.delta")
+    assert told == "order 7"
 
 
 ODD = [
