@@ -61,7 +61,7 @@ async def prepare(
     provider = options.provider(name)
     model = await model_for(name, provider, options)
     check_request(str(name), _address(model), allowed=options.real_requests)
-    protocol = protocol_of(provider)
+    protocol = protocol_of(name, provider)
     kind = provider.kind if protocol else model.system
     origin = Origin(name.provider, kind, model.system, provider.return_unknown_fields)
     sent = sendable(

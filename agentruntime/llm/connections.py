@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 from pydantic_ai.models import Model
 
+from agentruntime.exceptions import InvalidModel
 from agentruntime.llm.options import ModelName, ModelOptions, Provider
 
 PROTOCOLS = {
@@ -49,9 +50,18 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def protocol_of(provider: Provider) -> ModuleType | None:
-    """Return the adapter's module; None for a model that the provider's own factory makes."""
-    return None if provider.factory else importlib.import_module(PROTOCOLS[provider.kind])
+def protocol_of(name: ModelName, provider: Provider) -> ModuleType | None:
+    """Return the adapter's module; None for a model that the provider's own factory makes.
+
+    Raises `InvalidModel` where the library that the adapter wraps is not installed.
+    """
+    if provider.factory is not None:
+        return None
+    try:
+        return importlib.import_module(PROTOCOLS[provider.kind])
+    except (ImportError, KeyError):
+        problem = f"its library is not installed (pip install agentruntime[{provider.kind}])"
+        raise InvalidModel(model=str(name), problem=problem, attempts=0) from None
 
 
 async def model_for(name: ModelName, provider: Provider, options: ModelOptions) -> Model[Any]:
@@ -84,7 +94,7 @@ def _way(provider: Provider, options: ModelOptions) -> tuple[Any, ...]:
 def _make(
     name: ModelName, provider: Provider, options: ModelOptions, here: Connections
 ) -> Model[Any]:
-    protocol = protocol_of(provider)
+    protocol = protocol_of(name, provider)
     if protocol is None:
         assert provider.factory is not None
         made: Model[Any] = provider.factory(name.name)

@@ -113,6 +113,21 @@ def test_the_libraries_are_loaded_only_when_a_model_is_asked():
     assert run.stdout.strip() == "[]"
 
 
+def test_a_library_that_is_not_installed_is_named():
+    code = (
+        "import asyncio, sys, agentruntime.llm as llm\n"
+        "from agentruntime.graph import Message\n"
+        "sys.modules['anthropic'] = None\n"
+        "made = {'a': llm.Provider(kind='anthropic', base_url='http://127.0.0.1:1')}\n"
+        "options = llm.ModelOptions(providers=made)\n"
+        "try: asyncio.run(llm.complete('a:x', [Message.user('hello')], options=options))\n"
+        "except Exception as error: print(error.code, error)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("MODEL_002")
+    assert "agentruntime[anthropic]" in run.stdout
+
+
 # --- the switch ------------------------------------------------------------------------------
 
 
