@@ -146,9 +146,11 @@ class _Loop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._asked_at: float | None = None
-        threading.Thread(
-            target=self.loop.run_forever, name="agentruntime-loop", daemon=True
-        ).start()
+        threading.Thread(target=self._run, name="agentruntime-loop", daemon=True).start()
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        self.loop.close()  # it was retired
 
     def answers(self, seconds: float) -> bool:
         """Say whether the loop gives a sign of life within so many seconds."""
