@@ -37,6 +37,8 @@ class Settings:
     TOOL_TIMEOUT_SECONDS: float = 300.0
     NODE_TIMEOUT_SECONDS: float = 900.0
     RECURSION_LIMIT_STEPS: int = 25
+    BRANCHES_AT_ONCE: int = 8
+    """How many branches of one fork may work at once."""
     BUDGET: Mapping[str, Any] = field(default_factory=dict)
     """What the model calls of a run may take, unless its config says: `tokens`, `cost` (dollars),
     `model_calls`, `seconds` of work."""

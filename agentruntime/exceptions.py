@@ -77,6 +77,11 @@ class UnknownTarget(StepError):
     )
 
 
+class UnjoinableBranches(StepError):
+    code = "ROUTE_003"
+    sentence = "The branches that {node!r} opens cannot be joined: {problem}."
+
+
 class UnknownStateField(StepError):
     code = "STATE_FIELD_001"
     sentence = "The state has no field {field!r}; it has: {known}."
@@ -95,8 +100,8 @@ class StateNotStorable(StepError):
 class StateConflict(StepError):
     code = "STATE_CONFLICT_001"
     sentence = (
-        "Parallel calls set the state field {field!r} to different values and it has no "
-        "reducer: {calls}."
+        "Parallel calls or branches set the state field {field!r} to different values that no "
+        "reducer joins: {calls}."
     )
 
 
@@ -187,6 +192,11 @@ class UnknownTool(ToolError):
 class InvalidArguments(ToolError):
     code = "TOOL_ARGUMENTS_001"
     sentence = "The arguments of {tool!r} are not valid: {reason}"
+
+
+class HandoffTaken(ToolError):
+    code = "TOOL_HANDOFF_001"
+    sentence = "Nothing was done: the conversation was handed over by {tool!r} in the same message."
 
 
 class ToolTimeout(ToolError):

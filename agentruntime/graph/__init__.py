@@ -2,7 +2,8 @@
 
 from agentruntime.graph.agent import create_agent
 from agentruntime.graph.context import Context
-from agentruntime.graph.definition import END, START, Command, StateGraph, ToolNode
+from agentruntime.graph.definition import END, START, Command, Send, StateGraph, ToolNode
+from agentruntime.graph.handoffs import agent_tool, handoff, team
 from agentruntime.graph.interrupts import interrupt, once
 from agentruntime.graph.messages import Message, ToolCall
 from agentruntime.graph.registry import get_graph, register
@@ -21,16 +22,20 @@ __all__ = [
     "KeepMessages",
     "KeepTokens",
     "Message",
+    "Send",
     "State",
     "StateGraph",
     "Tool",
     "ToolCall",
     "ToolNode",
     "ToolResult",
+    "agent_tool",
     "create_agent",
     "get_graph",
+    "handoff",
     "interrupt",
     "once",
     "register",
+    "team",
     "tool",
 ]

@@ -3,25 +3,54 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentruntime.exceptions import InvalidGraph, InvalidTool, UnknownTarget, UnmatchedRoute
+from agentruntime.exceptions import (
+    InvalidGraph,
+    InvalidTool,
+    UnjoinableBranches,
+    UnknownTarget,
+    UnmatchedRoute,
+)
 from agentruntime.graph.json_values import digest
+from agentruntime.graph.shape import join_of, reachable
 from agentruntime.graph.state import State, state_fields
 from agentruntime.graph.tools import Tool, as_tool
 
 START = "__start__"
 END = "__end__"
+BRANCHES = "__branches__"
+"""What a checkpoint names as its next node while several branches are at work."""
+MAX_NAME = 100
+
+
+@dataclass(frozen=True)
+class Send:
+    """One branch: `node` works on the state with these fields in place of the thread's own.
+
+    `given` is a dict of fields, or a `State` of its own. It is what the branch sees, no update:
+    only what its nodes return is joined to the thread's state.
+    """
+
+    node: str
+    given: Mapping[str, Any] | State = field(default_factory=dict)
+
+
+Goto = str | Send | Sequence[str | Send]
 
 
 @dataclass(frozen=True)
 class Command:
-    """What a node returns to update the state and to say itself where to go next."""
+    """What a node returns to update the state and to say itself where to go next.
+
+    `goto` is a node's name, or a list of names and `Send`s: each is a branch. Within a subgraph a
+    name is looked up there first, then in the graph around it.
+    """
 
     update: Mapping[str, Any] = field(default_factory=dict)
-    goto: str = ""
+    goto: Goto = ""
 
 
 class ToolNode:
@@ -37,104 +66,188 @@ class ToolNode:
 
 @dataclass(frozen=True)
 class Route:
-    """A conditional edge: `choose(state)` answers a key of `targets`, or a node's name."""
+    """A conditional edge: `choose(state)` answers a key of `targets`, a node's name, a `Send`, or a
+    list of these.
+    """
 
     choose: Callable[[Any], Any]
     targets: Mapping[Any, str] | None
 
 
+@dataclass(frozen=True)
+class Onward:
+    """What follows a node: the next node, or `BRANCHES` with the branches and where they end."""
+
+    node: str
+    branches: tuple[Send, ...] = ()
+    until: str = ""
+
+
 class StateGraph:
-    """Builder and definition of a graph. `register()` checks it and makes it known by name."""
+    """Builder and definition of a graph. `register()` checks it and makes it known by name.
+
+    A node may be another graph. When the outer one is registered, the inner one's nodes become its
+    own under `name/`: each is an ordinary step of the same thread. Messages are shared, and fields
+    that both declare; fields that only the inner graph declares are its own, and back at their
+    defaults when it is left.
+
+    Several edges from one node, or a list of names and `Send`s from a conditional edge or a
+    `Command`, open branches. They work side by side and end at the nearest node that they all lead
+    to, where what they brought is joined in the order of the branches. A conditional edge that may
+    answer an empty list names its targets, so that it is known where to go on.
+    """
 
     def __init__(self, state: type[State] = State) -> None:
         self.state = state
+        self.declared = state
         self.name = ""
         self.nodes: dict[str, Any] = {}
-        self.edges: dict[str, str] = {}
+        self.edges: dict[str, list[str]] = {}
         self.routes: dict[str, Route] = {}
+        self.ends: set[str] = set()
+        """The ends of subgraphs: `name/__end__`. No nodes; what leaves a subgraph leaves here."""
+        self.own_fields: dict[str, set[str]] = {}
+        """The state fields that are a subgraph's own, by its name."""
 
     def add_node(self, name: str, node: Any) -> StateGraph:
-        """Add a node: a function of (state) or (state, ctx), sync or async, or a `ToolNode`."""
-        if name in (START, END) or not name or len(name) > 100:
+        """Add a node: a function of (state) or (state, ctx), sync or async, a `ToolNode`, or
+        another graph.
+        """
+        if name in (START, END, BRANCHES) or not name or len(name) > MAX_NAME or "/" in name:
             raise InvalidGraph(graph=self.name, problem=f"{name!r} is no name for a node")
         if name in self.nodes:
             raise InvalidGraph(graph=self.name, problem=f"two nodes are named {name!r}")
-        if not isinstance(node, ToolNode) and not callable(node):
+        if not isinstance(node, ToolNode | StateGraph) and not callable(node):
             raise InvalidGraph(graph=self.name, problem=f"node {name!r} is no function")
         self.nodes[name] = node
         return self
 
     def add_edge(self, source: str, target: str) -> StateGraph:
-        """Go from `source` to `target`; one edge, or one conditional edge, per node."""
-        self._claim_exit(source)
-        self.edges[source] = target
+        """Go from `source` to `target`; several edges from one node open a branch each."""
+        if source in self.routes or target in self.edges.get(source, ()):
+            raise InvalidGraph(graph=self.name, problem=f"two edges leave {source!r}")
+        self.edges.setdefault(source, []).append(target)
         return self
 
     def add_conditional_edges(
-        self, source: str, choose: Callable[[Any], Any], targets: Mapping[Any, str] | None = None
+        self,
+        source: str,
+        choose: Callable[[Any], Any],
+        targets: Mapping[Any, str] | Iterable[str] | None = None,
     ) -> StateGraph:
-        """Go from `source` where `choose(state)` says: a key of `targets`, or a node's name."""
-        self._claim_exit(source)
+        """Go from `source` where `choose(state)` says: a key of `targets`, a node's name, a `Send`,
+        or a list of these. `targets` may be a list of names too.
+        """
+        if source in self.edges or source in self.routes:
+            raise InvalidGraph(graph=self.name, problem=f"two edges leave {source!r}")
+        if targets is not None and not isinstance(targets, Mapping):
+            targets = {name: name for name in targets}
         self.routes[source] = Route(choose, dict(targets) if targets is not None else None)
         return self
 
-    def _claim_exit(self, source: str) -> None:
-        if source in self.edges or source in self.routes:
-            raise InvalidGraph(graph=self.name, problem=f"two edges leave {source!r}")
-
     def check(self) -> None:
-        """Raise `InvalidGraph` for unknown targets, unreachable nodes, or no way to `END`."""
+        """Raise `InvalidGraph` for unknown targets, unreachable nodes, branches that do not meet
+        again, or no way to `END`.
+        """
         for problem in self._problems():
             raise InvalidGraph(graph=self.name, problem=problem)
 
     def _problems(self) -> Iterable[str]:
-        known = {START, *self.nodes}
-        for source in [*self.edges, *self.routes]:
-            if source not in known:
-                yield f"an edge leaves {source!r}, which is no node"
-        if START not in self.edges and START not in self.routes:
-            yield "no edge leaves START"
-        for source, targets in self._exits().items():
-            for target in targets:
-                if target not in self.nodes and target != END:
-                    yield f"an edge leads from {source!r} to {target!r}, which is no node"
-        reached = self._reachable()
+        yield from self._loose_ends()
+        reached = reachable(self.exits(), [START])
         for name in self.nodes:
             if name not in reached:
                 yield f"node {name!r} cannot be reached from START"
+        for name in [*self.nodes, *self.ends]:
+            if len(name) > MAX_NAME:
+                yield f"the name {name!r} is longer than {MAX_NAME} characters"
         if END not in reached:
             yield "no way leads to END"
+        yield from self._unjoinable()
 
-    def _exits(self) -> dict[str, set[str]]:
-        exits = {source: {target} for source, target in self.edges.items()}
+    def _loose_ends(self) -> Iterable[str]:
+        known, exits = {*self.nodes, *self.ends}, self.exits()
+        for source in [*self.edges, *self.routes]:
+            if source not in known and source != START:
+                yield f"an edge leaves {source!r}, which is no node"
+        for source in [START, *sorted(self.ends)]:
+            if not exits.get(source):
+                yield f"no edge leaves {'START' if source == START else source[: -len(END) - 1]!r}"
+        for source, targets in exits.items():
+            for target in targets - known - {END}:
+                yield f"an edge leads from {source!r} to {target!r}, which is no node"
+
+    def _unjoinable(self) -> Iterable[str]:
+        for source, targets in self.edges.items():
+            if len(targets) > 1:
+                try:
+                    self._fork(source, targets)
+                except UnjoinableBranches as error:
+                    yield str(error.facts["problem"])
+
+    def exits(self) -> dict[str, set[str]]:
+        """Return where each node may lead, as far as its edges say."""
+        exits = {source: set(targets) for source, targets in self.edges.items()}
         anywhere = {*self.nodes, END}
         for source, route in self.routes.items():
             exits[source] = anywhere if route.targets is None else set(route.targets.values())
+        for name in self.free:
+            exits[name] = anywhere
         for name, node in self.nodes.items():
-            if name not in exits:  # it says itself where to go, with a Command
-                exits[name] = anywhere if not isinstance(node, ToolNode) else set()
-        return exits
+            if isinstance(node, ToolNode):
+                handed = {one.handoff for one in node.tools.values() if one.handoff}
+                exits[name] = exits.get(name, set()) | {self._found(name, one) for one in handed}
+        return {**{end: set() for end in self.ends}, **exits}
 
-    def _reachable(self) -> set[str]:
-        exits, reached, ahead = self._exits(), set(), [START]
-        while ahead:
-            for target in exits.get(ahead.pop(), ()):
-                if target not in reached:
-                    reached.add(target)
-                    ahead.append(target)
-        return reached
+    @property
+    def free(self) -> set[str]:
+        """The nodes that say themselves where to go, with a `Command`."""
+        bound = {*self.edges, *self.routes}
+        return {
+            name
+            for name, node in self.nodes.items()
+            if name not in bound and not isinstance(node, ToolNode)
+        }
 
-    def after(self, name: str, state: State, goto: str = "") -> str:
-        """Return the node that follows `name`. Raises `UnmatchedRoute` or `UnknownTarget`."""
+    def onward(self, name: str, state: State, goto: Goto = "", *, until: str = "") -> Onward:
+        """Return what follows `name`; within a branch, `until` is where it ends.
+
+        Raises `UnmatchedRoute`, `UnknownTarget` or `UnjoinableBranches`.
+        """
+        targets = self._targets(name, state, goto)
+        while len(targets) == 1 and targets[0] in self.ends and targets[0] != until:
+            targets = self._targets(str(targets[0]), state, "")
+        if len(targets) == 1 and isinstance(targets[0], str):
+            return Onward(targets[0])
+        return self._fork(name, targets)
+
+    def _fork(self, name: str, targets: Sequence[str | Send]) -> Onward:
+        sends = tuple(one if isinstance(one, Send) else Send(one) for one in targets)
+        for one in sends:
+            if one.node == END or one.node in self.ends:
+                raise UnjoinableBranches(node=name, problem=f"a branch of {name!r} begins at END")
+        return Onward(BRANCHES, sends, self._join(name, [one.node for one in sends]))
+
+    def _join(self, name: str, starts: Sequence[str]) -> str:
+        ends = (f"{one}/{END}" for one in starts)
+        whole = [end if end in self.ends else one for one, end in zip(starts, ends, strict=True)]
+        return join_of(name, self.exits(), whole, self.free)
+
+    def _targets(self, name: str, state: State, goto: Goto) -> list[str | Send]:
         if goto:
-            return self._target(name, goto)
+            return [self._target(name, one) for one in _listed(goto)]
         if name in self.edges:
-            return self.edges[name]
+            return list(self.edges[name])
         if name not in self.routes:
             raise UnmatchedRoute(node=name, answer=None, known="a Command with goto")
         route = self.routes[name]
         answer = route.choose(state)
-        if route.targets is None:
+        if isinstance(answer, list | tuple) and not answer and route.targets:
+            return [self._join(name, [one for one in route.targets.values() if one != END])]
+        return [self._chosen(name, route, one) for one in _listed(answer)]
+
+    def _chosen(self, name: str, route: Route, answer: Any) -> str | Send:
+        if route.targets is None or isinstance(answer, Send):
             return self._target(name, answer)
         try:
             return route.targets[answer]
@@ -142,16 +255,73 @@ class StateGraph:
             known = ", ".join(repr(key) for key in route.targets)
             raise UnmatchedRoute(node=name, answer=answer, known=known) from None
 
-    def _target(self, name: str, target: Any) -> str:
-        if target != END and (not isinstance(target, str) or target not in self.nodes):
-            raise UnknownTarget(node=name, target=target, known=", ".join([*self.nodes, END]))
-        return str(target)
+    def _target(self, name: str, target: Any) -> str | Send:
+        wanted = target.node if isinstance(target, Send) else target
+        found = self._found(name, wanted) if isinstance(wanted, str) else ""
+        if found not in self.nodes and found not in self.ends and found != END:
+            raise UnknownTarget(node=name, target=wanted, known=", ".join([*self.nodes, END]))
+        return Send(found, target.given) if isinstance(target, Send) else found
+
+    def _found(self, name: str, wanted: str) -> str:
+        """Return the full name of `wanted` as `name` means it: from its own subgraph outwards."""
+        scope = name
+        while scope:
+            scope = scope.rpartition("/")[0]
+            full = f"{scope}/{wanted}" if scope else wanted
+            if full in self.nodes or full in self.ends:
+                return full
+        return wanted
+
+    def left(self, name: str, target: str) -> set[str]:
+        """Return the fields of the subgraphs that are left by going from `name` to `target`."""
+        return {
+            one
+            for scope, fields in self.own_fields.items()
+            if name.startswith(f"{scope}/") and not target.startswith(f"{scope}/")
+            for one in fields
+        }
+
+    def keeps(self, field: str, at: str) -> bool:
+        """Say whether a field is one of the graph's at node `at`, not a subgraph's somewhere
+        else.
+        """
+        owners = [scope for scope, fields in self.own_fields.items() if field in fields]
+        return not owners or any(at.startswith(f"{scope}/") for scope in owners)
+
+    def reduces(self, field: str) -> bool:
+        """Say whether updates of a field are joined by a reducer."""
+        return state_fields(self.state)[field].reducer is not None
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """All tools of the graph's tool nodes by name."""
-        nodes = [node for node in self.nodes.values() if isinstance(node, ToolNode)]
-        return {name: made for node in nodes for name, made in node.tools.items()}
+        """All tools of the graph's tool nodes by name, and of the agents among them."""
+        found: dict[str, Tool] = {}
+        for node in self._tool_nodes().values():
+            found = {**node.tools, **found}
+        for made in list(found.values()):
+            if made.agent is not None:
+                found = {**made.agent.tools, **found}
+        return found
+
+    def tool_at(self, place: str, name: str) -> Tool | None:
+        """Return the tool `name` of the tool node at `place`, as a ledger row names it."""
+        graph, node = self.graph_at(place)
+        return graph._tool_nodes()[node].tools.get(name) if node in graph._tool_nodes() else None
+
+    def graph_at(self, place: str) -> tuple[StateGraph, str]:
+        """Return the graph that the node at `place` is in, this one or that of an agent among its
+        tools, and its name there.
+        """
+        for holder, node in self._tool_nodes().items():
+            if place.startswith(f"{holder}/") and place not in self.nodes:
+                called, _, inner = place.removeprefix(f"{holder}/").partition("/")
+                made = node.tools.get(called)
+                if made is not None and isinstance(made.agent, StateGraph):
+                    return made.agent.graph_at(inner)
+        return self, place
+
+    def _tool_nodes(self) -> dict[str, ToolNode]:
+        return {name: node for name, node in self.nodes.items() if isinstance(node, ToolNode)}
 
     def fingerprint(self) -> str:
         """A digest of the shape: nodes, edges, state fields, tools. Another shape, another
@@ -160,12 +330,16 @@ class StateGraph:
         return digest(
             {
                 "nodes": sorted(self.nodes),
-                "edges": sorted(self.edges.items()),
+                "edges": sorted([source, *targets] for source, targets in self.edges.items()),
                 "routes": sorted(self.routes),
                 "state": sorted(state_fields(self.state)),
                 "tools": sorted(made.fingerprint for made in self.tools.values()),
             }
         )[:16]
+
+
+def _listed(answer: Any) -> list[Any]:
+    return list(answer) if isinstance(answer, list | tuple) else [answer]
 
 
 def takes_context(node: Callable[..., Any]) -> bool:

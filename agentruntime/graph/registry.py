@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentruntime.exceptions import GraphNameTaken, UnknownGraph
 from agentruntime.graph.definition import StateGraph
+from agentruntime.graph.subgraphs import flatten
 
 _graphs: dict[str, StateGraph] = {}
 
@@ -13,6 +14,7 @@ def register(name: str, graph: StateGraph) -> StateGraph:
     if _graphs.get(name, graph) is not graph:
         raise GraphNameTaken(graph=name)
     graph.name = name
+    flatten(graph)
     graph.check()
     _graphs[name] = graph
     return graph

@@ -78,6 +78,8 @@ class Tool:
     `timeout` in seconds (None: the run's `tool_timeout`), `retries` beyond the first attempt for
     errors of `retry_on`, with `retry_delay` seconds doubled each time; `concurrency` how many calls
     of it may work at once in a process; `sequential`: never beside another call of its turn.
+    `handoff` is the node that the run goes on at, `agent` the graph that answers; see `handoff()`
+    and `agent_tool()`.
     """
 
     fn: Callable[..., Any]
@@ -94,6 +96,8 @@ class Tool:
     concurrency: int | None = None
     sequential: bool = False
     isolation: Literal["thread", "process"] = "thread"
+    handoff: str = ""
+    agent: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, outside of any run: no validation, no ledger, no approval."""

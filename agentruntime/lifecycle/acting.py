@@ -53,6 +53,8 @@ def prepare(turn: Turn, row: ToolExecution, node_deadline: float | None) -> Acti
         if tool.timeout is not None
         else settings.tool_timeout(turn.progress.run.config)
     )
+    if tool.agent is not None:  # its nodes and tools have deadlines of their own
+        node_deadline = None
     deadline = earliest(in_seconds(seconds if seconds and seconds > 0 else None), node_deadline)
     answers = Answers(row.call_key, turn.answers.get(row.call_key, []), tool_execution_id=row.pk)
     execution = Execution(
@@ -75,6 +77,11 @@ def begin(turn: Turn, call: Acting, control: Control) -> Work:
     try:
         if isinstance(arguments, Exception):
             return executors.start(_raise, control.inbox, arguments)
+        if call.tool.agent is not None:
+            inner = control.branch()
+            work = executors.start(turn.progress.run_agent, control.inbox, turn, call, inner)
+            work.on_cancel(inner.abandon)
+            return work
         if call.tool.isolation == "process":
             alone = Alone(call.tool, turn.progress.state, call.execution, call.row.arguments)
             return alone.start(control.inbox)

@@ -13,6 +13,7 @@ from agentruntime.lifecycle import memo
 from agentruntime.lifecycle.model_call import ask_model
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Answers
+from agentruntime.lifecycle.results import Later, Waiting
 from agentruntime.lifecycle.spending import ModelCall
 from agentruntime.signals import progressed
 
@@ -40,6 +41,8 @@ class Execution:
         self._progress, self._answers = progress, answers
         self._unknown_memos: list[memo.Memo] = []
         self._memos_at_work = 0
+        self.inner: Waiting | Later | None = None
+        """What the agent waits for that this call asks."""
 
     @property
     def may_be_cut(self) -> bool:
@@ -49,11 +52,12 @@ class Execution:
     @property
     def waits(self) -> bool:
         """Whether a question was asked that has no answer, even if the code went on regardless."""
-        return bool(self._answers.asked or self._unknown_memos)
+        return bool(self._answers.asked or self._unknown_memos or self.inner)
 
     def questions(self) -> list[Any]:
         """The questions to put before people."""
-        return [*self._answers.asked, *(one.question() for one in self._unknown_memos)]
+        inner = self.inner.questions if isinstance(self.inner, Waiting) else ()
+        return [*self._answers.asked, *(one.question() for one in self._unknown_memos), *inner]
 
     def begin_again(self) -> None:
         """Forget what was asked: the body starts from its first line."""

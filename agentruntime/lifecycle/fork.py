@@ -62,9 +62,7 @@ def _fork(thread_id: uuid.UUID, version: int, user: Any) -> Run:
     pen = Pen(Thread.locked(thread.pk), run.pk)
     pen.tell("run.queued", graph=run.graph, forked_from=str(thread_id), version=version)
     copies, branches = _copies(origin, thread), _branches_of(origin)
-    pen.append(
-        StepRecord(origin.node, origin.next_node, origin.state, copies, branches), token=0
-    )
+    pen.append(StepRecord(origin.node, origin.next_node, origin.state, copies, branches), token=0)
     if at_its_end:
         pen.tell("run.completed", error=None)
     else:
@@ -79,7 +77,8 @@ def _branches_of(origin: Checkpoint) -> list[dict[str, Any]]:
     opened = BranchStep.objects.filter(
         thread_id=origin.thread_id, opened_at=str(origin.version), number=0
     )
-    return list(opened.order_by("index").values("node", "next_node", "result"))
+    rows = opened.order_by("index")
+    return [{"node": one.node, "next_node": one.next_node, "result": one.result} for one in rows]
 
 
 def _copies(origin: Checkpoint, thread: Thread) -> list[MessageValue]:

@@ -226,7 +226,7 @@ def check_edit(interrupt: Interrupt, arguments: dict[str, Any]) -> tuple[dict[st
     """
     row = interrupt.tool_execution
     assert row is not None
-    tool = get_graph(interrupt.run.graph).tools.get(row.tool)
+    tool = get_graph(interrupt.run.graph).tool_at(row.node, row.tool)
     if tool is None:
         raise InvalidArguments(tool=row.tool, reason="the tool is gone")
     _, stored = with_policy(tool).read_arguments(arguments)

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.graph.messages import ToolCall, open_calls
-from agentruntime.models import CallStatus, DatabaseTime, Message, ToolExecution
+from agentruntime.models import CallKind, CallStatus, DatabaseTime, Message, Run, ToolExecution
 from agentruntime.signals import call_settled
 
 
@@ -72,25 +72,38 @@ def close_open_calls(
     return [_closed(rows.get(keys[call.id]), call, why) for call in calls]
 
 
+def close_calls_within(run: Run, why: str) -> None:
+    """End the calls of a run that nothing waits for any more, and that are in no history: those of
+    branches and of agents that were asked by a call. The caller holds the run's lock.
+    """
+    waiting = (CallStatus.PENDING, CallStatus.INTERRUPTED)
+    for row in ToolExecution.objects.filter(run=run, kind=CallKind.CALL, status__in=waiting):
+        _cancel(row, why)
+
+
 def _closed(row: ToolExecution | None, call: ToolCall, why: str) -> MessageValue:
     if row is None:
         return MessageValue.tool(f"Error: not run: {why}", tool_call_id=call.id)
     if not row.is_settled:
-        was_started = row.status in (CallStatus.RUNNING, CallStatus.UNKNOWN)
-        if was_started and row.effect != "transactional":  # such a one is rolled back
-            changes: dict[str, Any] = {
-                "status": CallStatus.UNKNOWN,
-                "error": {
-                    "code": "CALL_UNKNOWN_001",
-                    "detail": f"{why}; the call had been started and its outcome is not known",
-                },
-            }
-        else:
-            changes = {
-                "status": CallStatus.CANCELLED,
-                "error": {"code": "CALL_CANCELLED_001", "detail": f"not run: {why}"},
-                "finished_at": DatabaseTime(),
-            }
-        row.save_fields(**changes)
-        call_settled.send(sender=ToolExecution, execution=row)
+        _cancel(row, why)
     return result_message(row)
+
+
+def _cancel(row: ToolExecution, why: str) -> None:
+    was_started = row.status in (CallStatus.RUNNING, CallStatus.UNKNOWN)
+    if was_started and row.effect != "transactional":  # such a one is rolled back
+        changes: dict[str, Any] = {
+            "status": CallStatus.UNKNOWN,
+            "error": {
+                "code": "CALL_UNKNOWN_001",
+                "detail": f"{why}; the call had been started and its outcome is not known",
+            },
+        }
+    else:
+        changes = {
+            "status": CallStatus.CANCELLED,
+            "error": {"code": "CALL_CANCELLED_001", "detail": f"not run: {why}"},
+            "finished_at": DatabaseTime(),
+        }
+    row.save_fields(**changes)
+    call_settled.send(sender=ToolExecution, execution=row)

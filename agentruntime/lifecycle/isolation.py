@@ -172,8 +172,9 @@ def _call(request: dict[str, Any], emit: Callable[[Any], None]) -> Outcome:
 def _find(request: dict[str, Any]) -> tuple[Tool, type[State]]:
     """The tool by its graph, where that is loaded here too; else by the name of its function."""
     try:
-        graph = get_graph(request["facts"]["graph"])
-        return with_policy(graph.tools[request["tool"]]), graph.state
+        facts = request["facts"]
+        graph, node = get_graph(facts["graph"]).graph_at(facts["node"])
+        return with_policy(graph.nodes[node].tools[request["tool"]]), graph.state
     except (AgentRuntimeError, KeyError):
         found: Any = importlib.import_module(request["module"])
         for part in request["qualname"].split("."):

@@ -40,6 +40,33 @@ class Control:
         self.confirmed_at = time.monotonic()
         """When the lease was last known to be this process's, by the clock that goes on while the
         process is stopped."""
+        self._above: Control | None = None
+        self._below: list[Control] = []
+
+    def branch(self) -> Control:
+        """Return a control for work beside other work of this claim: it hears what this one
+        hears.
+        """
+        below = Control(self.lease)
+        below._above = self
+        self._below.append(below)
+        below._hear(self)
+        return below
+
+    def leave(self, below: Control) -> None:
+        """Forget a control that `branch` gave, when its work is over."""
+        if below in self._below:
+            self._below.remove(below)
+
+    def abandon(self) -> None:
+        """Have the work that hears this one end where it is."""
+        self.stop_requested = True
+        self.wake()
+
+    def _hear(self, above: Control) -> None:
+        self.stop_requested = self.stop_requested or above.stop_requested
+        self.lost = self.lost or above.lost
+        self.draining_since = self.draining_since or above.draining_since
 
     def confirm(self) -> None:
         """Raise `LeaseLost` if the lease may have lapsed unseen and is not held any more.
@@ -47,6 +74,9 @@ class Control:
         A process that was stopped for longer than a lease wakes up in the middle of anything; this
         is asked right before an effect begins.
         """
+        if self._above is not None:
+            self._above.confirm()
+            return
         if time.monotonic() - self.confirmed_at < runtime_settings().LEASE_SECONDS:
             return
         asked_at = time.monotonic()
@@ -63,6 +93,9 @@ class Control:
 
     def wake(self) -> None:
         self.inbox.put(None)
+        for below in list(self._below):
+            below._hear(self)
+            below.wake()
 
     def next(self, until: float | None) -> Any:
         """Return the next finished work, or None at the moment `until` or when there is news."""

@@ -22,6 +22,7 @@ from agentruntime.exceptions import (
 from agentruntime.executors import now
 from agentruntime.graph import END
 from agentruntime.lifecycle import settings
+from agentruntime.lifecycle.branches import take
 from agentruntime.lifecycle.claim import Claim, claim_run
 from agentruntime.lifecycle.finish import ended_already, fail_run
 from agentruntime.lifecycle.lease import Control, keeper
@@ -30,7 +31,7 @@ from agentruntime.lifecycle.progress import Progress, load_progress
 from agentruntime.lifecycle.recording import record_again
 from agentruntime.lifecycle.results import Later, Waiting
 from agentruntime.lifecycle.spending import account_time, check_time
-from agentruntime.lifecycle.step import commit_steps, join_result, take_step
+from agentruntime.lifecycle.step import commit_steps, join_result
 from agentruntime.lifecycle.stop import end_stopped
 from agentruntime.models import Run
 from agentruntime.models.transactions import durably, is_passing, patient
@@ -112,7 +113,7 @@ def _step(progress: Progress, control: Control) -> bool:
     node = progress.graph.nodes.get(progress.next_node)
     if progress.unsaved and hasattr(node, "tools"):
         _save(progress)  # the answer that asks for calls is durable before any of them runs
-    result = take_step(progress, control)
+    result = take(progress, control)
     if isinstance(result, Waiting):
         unsaved, saved = progress.unsaved, progress.saved_version
         pause_run(progress.lease, result, unsaved, saved)
@@ -130,7 +131,7 @@ def _step(progress: Progress, control: Control) -> bool:
         withdraw(progress.lease, result.leftover)
     crash_point("P5")
     durable = progress.run.config.get("durable_checkpoint_every_step", True)
-    if durable or step.next_node == END:
+    if durable or step.branches or step.next_node == END:
         commit_steps(progress.lease, progress.saved_version, [*progress.unsaved, step])
         crash_point("P12")
         progress.unsaved = []

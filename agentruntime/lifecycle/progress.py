@@ -4,6 +4,7 @@ unsaved.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from agentruntime import cache
 from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import AgentRuntimeError, GraphChanged
 from agentruntime.graph import END, State, StateGraph, get_graph
+from agentruntime.graph.definition import BRANCHES
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.graph.state import load_state
 from agentruntime.lifecycle.budget import Meter
@@ -40,6 +42,16 @@ class Progress:
     stop_seen: bool = False
     """Whether a stop request was found while writing, before the keeper brought it."""
     claimed_version: int = -1
+    opened_at: str = ""
+    """Of a branch: the place that opened it; its number there; how many steps it has done; where it
+    ends. A thread's own line has none of these."""
+    index: int = 0
+    done: int = 0
+    until: str = ""
+    prefix: str = ""
+    """What stands before the names of the nodes: the place of the agent that is asked by a call."""
+    run_agent: Callable[..., Any] = lambda *_: None
+    """How a call asks an agent: set by whoever takes the steps."""
     meter: Meter = field(default_factory=Meter)
 
     def __post_init__(self) -> None:
@@ -47,13 +59,23 @@ class Progress:
 
     @property
     def steps(self) -> int:
-        """How many steps the run has done."""
-        return self.version - self.run.base_version
+        """How many steps the run has done, in all of its branches."""
+        return self.version - self.run.base_version + self.run.branched_steps
+
+    @property
+    def place(self) -> str:
+        """The place of the next step: no other step of the thread has the same."""
+        return f"{self.opened_at}/{self.index}.{self.done}" if self.opened_at else str(self.version)
 
     @property
     def saved_version(self) -> int:
         """The thread's head version in the database, as far as this worker knows."""
         return self.version - len(self.unsaved)
+
+    @property
+    def scope(self) -> str:
+        """The scope of what the next node asks."""
+        return f"{self.prefix}{self.next_node}@{self.place}"
 
     def advance(self, step: StepRecord, state: State) -> None:
         """Take in a step that was committed, or kept back for the next commit."""
@@ -101,6 +123,8 @@ def load_progress(run: Run, lease: Lease) -> Progress:
         raise GraphChanged(reason=str(error).rstrip(".")) from None
     thread = Thread.objects.get(pk=run.thread_id)
     head = Checkpoint.objects.get(thread_id=thread.pk, version=thread.head_version)
+    if not isinstance(head.state, dict):
+        raise GraphChanged(reason=f"the state of version {head.version} cannot be read back")
     messages = _messages(thread, head)
     try:
         state = load_state(graph.state, head.state, messages)
@@ -109,7 +133,7 @@ def load_progress(run: Run, lease: Lease) -> Progress:
     progress = Progress(run, lease, graph, thread, head.version, state, head.next_node, head.state)
     if not run.config.get("durable_checkpoint_every_step", True):
         _take_up_unsaved(progress)
-    if progress.next_node not in graph.nodes and progress.next_node != END:
+    if progress.next_node not in {*graph.nodes, END, BRANCHES}:
         raise GraphChanged(reason=f"its next node {progress.next_node!r} is gone")
     return progress
 

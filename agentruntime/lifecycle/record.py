@@ -15,7 +15,7 @@ from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import StaleState
 from agentruntime.graph.masking import mask
 from agentruntime.graph.messages import Message as MessageValue
-from agentruntime.models import Checkpoint, Event, Lease, Message, Thread
+from agentruntime.models import BranchStep, Checkpoint, Event, Lease, Message, Thread
 from agentruntime.models.step_statement import write_steps
 from agentruntime.models.transactions import in_one_statement
 from agentruntime.signals import committed, recorded
@@ -25,13 +25,15 @@ from agentruntime.signals import committed, recorded
 class StepRecord:
     """What one step adds to its thread: a checkpoint and the messages that came with it.
 
-    `messages` are settled already (`Message.settled`), `state` is plain JSON.
+    `messages` are settled already (`Message.settled`), `state` is plain JSON. `branches` are the
+    beginnings of those that it opens, in order.
     """
 
     node: str
     next_node: str
     state: dict[str, Any]
     messages: list[MessageValue] = field(default_factory=list)
+    branches: list[dict[str, Any]] = field(default_factory=list)
 
 
 # The pens of the `writing` blocks that this thread of execution is inside of.
@@ -46,6 +48,7 @@ class Pen:
         self._events: list[Event] = []
         self._messages: list[Message] = []
         self._checkpoints: list[Checkpoint] = []
+        self._branch_steps: list[BranchStep] = []
 
     def tell(self, kind: str, /, **data: Any) -> None:
         """Add an event; `data` is JSON-like, what is secret in it is masked."""
@@ -69,6 +72,7 @@ class Pen:
 
     def append(self, step: StepRecord, token: int) -> None:
         """Add a checkpoint at the head version + 1 with its messages, and tell of the messages."""
+        assert self.run_id is not None, "a checkpoint belongs to a run"
         self.thread.head_version += 1
         for message in step.messages:
             self.thread.message_count += 1
@@ -93,12 +97,32 @@ class Pen:
                 message_count=self.thread.message_count,
             )
         )
+        for index, beginning in enumerate(step.branches):
+            self.add_to_branch(str(self.thread.head_version), index, 0, token, **beginning)
+
+    def add_to_branch(
+        self, opened_at: str, index: int, number: int, token: int, **columns: Any
+    ) -> None:
+        """Add a step of the branch `index` that was opened at this place; 0 is its beginning."""
+        self._branch_steps.append(
+            BranchStep(
+                thread_id=self.thread.pk,
+                run_id=self.run_id,
+                opened_at=opened_at,
+                index=index,
+                number=number,
+                version=self.thread.head_version,
+                fencing_token=token,
+                **columns,
+            )
+        )
 
     def save(self) -> None:
         """Write what was collected, and have the news told after the commit."""
-        if not self._events and not self._checkpoints:
+        if not self._events and not self._checkpoints and not self._branch_steps:
             return
         Checkpoint.objects.bulk_create(self._checkpoints)
+        BranchStep.objects.bulk_create(self._branch_steps)
         Message.objects.bulk_create(self._messages)
         Event.objects.bulk_create(self._events)
         self.thread.save_counters()
@@ -110,7 +134,7 @@ class Pen:
             "types": [event.type for event in self._events],
         }
         transaction.on_commit(lambda: committed.send(sender=None, **news))
-        self._events, self._messages, self._checkpoints = [], [], []
+        self._events, self._messages, self._checkpoints, self._branch_steps = [], [], [], []
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentruntime.graph.definition import Goto
 from agentruntime.graph.messages import Message
 from agentruntime.lifecycle.questions import Question
 
@@ -21,7 +22,7 @@ class NodeResult:
     update: Mapping[str, Any] = field(default_factory=dict)
     deltas: Mapping[str, list[tuple[str, Any]]] = field(default_factory=dict)
     replaced: Mapping[str, Any] = field(default_factory=dict)
-    goto: str = ""
+    goto: Goto = ""
     leftover: Sequence[str] = ()
     """Scopes in which questions may still be open that nobody needs to answer any more."""
 

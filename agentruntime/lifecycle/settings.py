@@ -16,6 +16,7 @@ KNOWN = (
     "tool_timeout",
     "node_timeout",
     "recursion_limit",
+    "at_once",
     "durable_checkpoint_every_step",
     "budget",
     "metadata",
@@ -34,13 +35,12 @@ def check_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
         raise InvalidConfig(
             reason=f"it has no {', '.join(map(repr, unknown))}; it may have: {', '.join(KNOWN)}"
         )
-    limit = given.get("recursion_limit")
-    if limit is not None and (
-        isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= 100_000
-    ):
-        raise InvalidConfig(
-            reason=f"recursion_limit is a whole number from 1 to 100000, not {limit!r}"
-        )
+    for name, most in (("recursion_limit", 100_000), ("at_once", 1_000)):
+        limit = given.get(name)
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit <= most
+        ):
+            raise InvalidConfig(reason=f"{name} is a whole number from 1 to {most}, not {limit!r}")
     durable = given.get("durable_checkpoint_every_step", True)
     if not isinstance(durable, bool):
         raise InvalidConfig(
@@ -116,3 +116,8 @@ def node_timeout(config: Mapping[str, Any]) -> float | None:
 def recursion_limit(config: Mapping[str, Any]) -> int:
     """How many steps a run may do."""
     return int(config.get("recursion_limit") or runtime_settings().RECURSION_LIMIT_STEPS)
+
+
+def at_once(config: Mapping[str, Any]) -> int:
+    """How many branches of one fork may work at once."""
+    return int(config.get("at_once") or runtime_settings().BRANCHES_AT_ONCE)

@@ -23,11 +23,12 @@ from agentruntime.exceptions import (
 )
 from agentruntime.graph import END, Command, State, ToolNode
 from agentruntime.graph.context import current_execution
-from agentruntime.graph.definition import takes_context
+from agentruntime.graph.definition import BRANCHES, Goto, Onward, takes_context
 from agentruntime.graph.json_values import NotJson, check_json
 from agentruntime.graph.messages import Message
 from agentruntime.graph.state import dump_state, field_of, join_update, state_fields
 from agentruntime.lifecycle import settings
+from agentruntime.lifecycle.branch_log import beginnings, defaults
 from agentruntime.lifecycle.execution import Execution
 from agentruntime.lifecycle.finish import end_run, readable
 from agentruntime.lifecycle.lease import Control
@@ -56,8 +57,8 @@ def take_step(progress: Progress, control: Control) -> NodeResult | Waiting | La
     try:
         with bound_contextvars(node=name):
             if isinstance(node, ToolNode):
-                return run_tools(progress, name, node, control, deadline)
-            return _call_node(progress, name, node, control, deadline)
+                return run_tools(progress, progress.prefix + name, node, control, deadline)
+            return _call_node(progress, progress.prefix + name, node, control, deadline)
     except NodeTimeout:
         counted.send(sender=None, name="node.timeouts", value=1, attributes={"node": name})
         raise
@@ -66,7 +67,7 @@ def take_step(progress: Progress, control: Control) -> NodeResult | Waiting | La
 def _call_node(
     progress: Progress, name: str, node: Any, control: Control, deadline: float | None
 ) -> NodeResult | Waiting:
-    scope = f"{name}@{progress.version}"
+    scope = progress.scope
     was_asked = progress.version == progress.claimed_version  # only what paused the run was
     answers = Answers(scope, load_answers(progress.thread.pk, [scope])[scope] if was_asked else [])
     execution = Execution(
@@ -195,21 +196,37 @@ def join_result(progress: Progress, result: NodeResult) -> tuple[StepRecord, Sta
         values[field] = current
     messages = [_checked(one.settled(progress.thread.pk), name) for one in result.messages]
     after = before.model_copy(update={**values, "messages": before.messages + messages})
+    onward = _onward(progress, name, after, result)
+    if left := left_behind(progress, onward.node, result.goto):
+        values |= left
+        after = after.model_copy(update=left)
     stored = {
         **progress.stored,
         **{field: field_of(kind, field).dump(value) for field, value in values.items()},
     }
     if not progress.stored:
         stored = dump_state(after)
+    branches = beginnings(onward, after, progress.thread.pk)
+    return StepRecord(name, onward.node, stored, messages, branches), after
+
+
+def _onward(progress: Progress, name: str, after: State, result: NodeResult) -> Onward:
     try:
-        follows = progress.graph.after(name, after, result.goto)
+        return progress.graph.onward(name, after, result.goto, until=progress.until)
     except StepError:
         raise
     except Exception as error:
         raise NodeFailed(
             node=name, kind=f"{type(error).__name__} in its route", reason=str(error)
         ) from error
-    return StepRecord(name, follows, stored, messages), after
+
+
+def left_behind(progress: Progress, follows: str, goto: Goto) -> dict[str, Any]:
+    """Return the fields of the subgraphs that end with this step, at their defaults again."""
+    if not progress.graph.own_fields or follows == BRANCHES:
+        return {}
+    source = str(goto) if progress.next_node == BRANCHES else progress.next_node
+    return defaults(progress.graph.state, progress.graph.left(source, follows))
 
 
 def _checked(message: Message, name: str) -> Message:
@@ -228,7 +245,8 @@ def commit_steps(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> No
     Raises `LeaseLost` or `StaleState`; then nothing was written, and the caller stops.
     """
     goes_on = steps[-1].next_node != END
-    if goes_on and is_supported() and append_at_once(lease, expected, steps, _news(steps)):
+    at_once = goes_on and not steps[-1].branches and is_supported()
+    if at_once and append_at_once(lease, expected, steps, _news(steps)):
         return
     durably(lambda: _commit(lease, expected, steps))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agentruntime.exceptions import IllegalTransition
 from agentruntime.lifecycle.finish import end_run, ended_already
-from agentruntime.lifecycle.history import close_open_calls, last_turn
+from agentruntime.lifecycle.history import close_calls_within, close_open_calls, last_turn
 from agentruntime.lifecycle.record import StepRecord, writing
 from agentruntime.models import Checkpoint, DatabaseTime, Lease, Run, RunStatus
 from agentruntime.models.transactions import durably
@@ -73,6 +73,7 @@ def _end_stopped(run: Run, token: int, unsaved: Sequence[StepRecord], why: str =
             )
             pen.append(StepRecord("", "__end__", state, closing), token)
         end_run(run, pen, RunStatus.STOPPED)
+        close_calls_within(run, why)
 
 
 def _head_state(thread_id: uuid.UUID, version: int) -> dict[str, object]:

@@ -12,7 +12,14 @@ from typing import Any
 
 from agentruntime import executors
 from agentruntime.crash import crash_point
-from agentruntime.exceptions import LeaseLost, NodeTimeout, NoToolCalls, StateConflict, ToolTimeout
+from agentruntime.exceptions import (
+    LeaseLost,
+    NodeTimeout,
+    NoToolCalls,
+    StateConflict,
+    StepError,
+    ToolTimeout,
+)
 from agentruntime.executors import Work
 from agentruntime.graph import ToolNode
 from agentruntime.graph.messages import open_calls
@@ -77,7 +84,9 @@ def _join(turn: Turn) -> NodeResult:
             deltas.setdefault(name, []).append((row.tool, load_delta(kind, name, stored)))
     messages = [result_message(row) for row in rows]
     leftover = tuple(turn.scopes) if turn.was_asked else ()
-    return NodeResult(messages=messages, deltas=deltas, leftover=leftover)
+    succeeded = [turn.tool_of(row) for row in rows if row.status == CallStatus.SUCCEEDED]
+    goto = next((tool.handoff for tool in succeeded if tool is not None and tool.handoff), "")
+    return NodeResult(messages=messages, deltas=deltas, leftover=leftover, goto=goto)
 
 
 def refuse_conflicts(
@@ -119,7 +128,7 @@ def _take_in(turn: Turn, ended: dict[Work, Acting]) -> None:
         crash_point("P10")
     to_record: list[tuple[ToolExecution, Outcome]] = []
     for work, call in ended.items():
-        if call.execution.waits:
+        if call.execution.waits or (call.tool.agent is not None and work.error is not None):
             continue
         if isinstance(work.result, ToolExecution):
             turn.rows[call.row.call_key] = work.result
@@ -131,6 +140,7 @@ def _take_in(turn: Turn, ended: dict[Work, Acting]) -> None:
         for row in record(turn.progress, to_record):
             turn.rows[row.call_key] = row
     _note_questions(turn, ended)
+    _note_failures(turn, ended)
     lost = [work.error for work in ended if isinstance(work.error, LeaseLost)]
     if lost:
         raise lost[0]
@@ -139,10 +149,24 @@ def _take_in(turn: Turn, ended: dict[Work, Acting]) -> None:
 def _note_questions(turn: Turn, ended: dict[Work, Acting]) -> None:
     """Keep what was asked for the pause, which opens it; until then the rows say that they wait."""
     for call in ended.values():
-        if call.execution.waits:
+        if isinstance(inner := call.execution.inner, Later):
+            due = DatabaseTime(inner.seconds)
+            ledger.put_back(turn.progress.lease, call.row, status=CallStatus.PENDING, retry_at=due)
+        elif call.execution.waits:
             turn.asked_now[call.row.pk] = call.execution.questions()
             turn.was_asked = True
+            if inner is not None:
+                turn.asked_within[call.row.pk] = inner
             ledger.put_back(turn.progress.lease, call.row, status=CallStatus.INTERRUPTED)
+
+
+def _note_failures(turn: Turn, ended: dict[Work, Acting]) -> None:
+    """What goes wrong in an agent goes wrong with the run: a retry goes on at the agent's step."""
+    for work, call in ended.items():
+        if call.tool.agent is not None and work.error is not None:
+            if isinstance(work.error, StepError):
+                ledger.put_back(turn.progress.lease, call.row, status=CallStatus.PENDING)
+            raise work.error
 
 
 def _plan_retry(turn: Turn, call: Acting) -> None:

@@ -14,6 +14,7 @@ from agentruntime.exceptions import (
     CallParked,
     Cancelled,
     GraphChanged,
+    HandoffTaken,
     InvalidArguments,
     ToolError,
     UnknownTool,
@@ -26,6 +27,7 @@ from agentruntime.lifecycle.outcomes import Outcome, as_error
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Question
 from agentruntime.lifecycle.record import Pen, writing
+from agentruntime.lifecycle.results import Waiting
 from agentruntime.models import (
     CallStatus,
     DatabaseTime,
@@ -59,6 +61,8 @@ class Turn:
     retry_in: float | None = None
     answers: dict[str, list[Interrupt]] = field(default_factory=dict)
     asked_now: dict[int, list[Question]] = field(default_factory=dict)
+    asked_within: dict[int, Waiting] = field(default_factory=dict)
+    """What the agents that calls ask wait for."""
     rechecked: dict[int, str | None] = field(default_factory=dict)
     reconciled: dict[int, Any] = field(default_factory=dict)
     is_first_look: bool = True
@@ -119,12 +123,18 @@ class Turn:
                 raise InvalidArguments(
                     tool=call.name, reason="the answer was cut off in the middle of the call"
                 )
+            if tool.handoff and (first := self._first_handoff()).id != call.id:
+                raise HandoffTaken(tool=first.name)
             values, row.arguments = tool.read_arguments(call.arguments)
             if gate.needs_approval(tool, values):
                 row.status = CallStatus.INTERRUPTED
         except ToolError as error:
             row.status, row.error = CallStatus.FAILED, as_error(error)
         return row
+
+    def _first_handoff(self) -> ToolCall:
+        known = {name for name, tool in self.tools.items() if tool.handoff}
+        return next(call for call in self.calls if call.name in known)
 
     def _look(self, drafts: list[ToolExecution]) -> None:
         self.to_start, self.to_reconcile, self.to_recheck = [], [], []
@@ -208,12 +218,19 @@ class Turn:
         if row.pk in self.asked_now:
             self.questions += self.asked_now[row.pk]
             self.scopes += [one.scope for one in self.asked_now[row.pk]]
+            self._wait_within(self.asked_within.get(row.pk))
         elif row.status == CallStatus.PENDING:
             self._start_when_due(pen, row)
         elif row.status == CallStatus.INTERRUPTED:
             self._decide_interrupted(pen, row, tool, asked, mine)
         else:
             self._decide_unknown(pen, row, tool, asked)
+
+    def _wait_within(self, waiting: Waiting | None) -> None:
+        if waiting is not None:
+            self.scopes += waiting.scopes
+            if waiting.wake_in is not None:
+                self.retry_in = min(self.retry_in or waiting.wake_in, waiting.wake_in)
 
     def _decide_without_tool(self, pen: Pen, row: ToolExecution, asked: list[Interrupt]) -> None:
         """The tool went away in a deploy while the call waited: only a no needs nothing of it."""

@@ -15,7 +15,8 @@ class BranchStep(models.Model):
     `opened_at` is the place that opened it: a version of the thread ("7"), a step of another branch
     ("7/0.2", the step after the second one of branch 0 of version 7), or the key of the call that
     asks an agent. `result` is what the step brought: {"messages", "changes"}; at the beginning it
-    is {"given", "messages", "until"}, what the branch sees in place of the state, and where it ends.
+    is {"given", "messages", "until"}: what the branch sees in place of the state, and where it
+    ends.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -49,12 +49,12 @@ def answer(**arguments: Any) -> Message:
 def run(graph, state=None, limit=20):
     """Walk the graph as the runtime does, and return the state at its end."""
     state = state or graph.state(messages=[Message.user("hello")])
-    name = graph.after(START, state)
+    name = graph.onward(START, state).node
     for _ in range(limit):
         if name == END:
             return state
         state = step(graph, name, state)
-        name = graph.after(name, state)
+        name = graph.onward(name, state).node
     raise AssertionError("the graph does not end")
 
 
