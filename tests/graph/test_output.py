@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from agentruntime.exceptions import InvalidGraph, InvalidTool, OutputInvalid
 from agentruntime.graph import END, START, Message, State, ToolCall, create_agent, tool
+from agentruntime.graph.definition import takes_context
 from agentruntime.graph.messages import new_id
 from tests.llm.payloads import check_messages
 
@@ -46,6 +47,23 @@ def answer(**arguments: Any) -> Message:
     return Message.assistant(tool_calls=[call])
 
 
+class Unbounded:
+    """A context whose model calls are not counted against anything."""
+
+    def model_call(self, messages, tools):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    @staticmethod
+    def answered(answer):
+        return answer
+
+
 def run(graph, state=None, limit=20):
     """Walk the graph as the runtime does, and return the state at its end."""
     state = state or graph.state(messages=[Message.user("hello")])
@@ -62,7 +80,7 @@ def step(graph, name, state):
     node = graph.nodes[name]
     if name == "tools":
         return run_tools(node, state)
-    result = node(state) or {}
+    result = (node(state, Unbounded()) if takes_context(node) else node(state)) or {}
     result = {"messages": result} if isinstance(result, Message) else result
     messages = result.get("messages", [])
     messages = messages if isinstance(messages, list) else [messages]
