@@ -80,11 +80,9 @@ def record_again(progress: Progress) -> None:
 
 
 def _record(lease: Lease, ended: Sequence[tuple[ToolExecution, Outcome]]) -> list[ToolExecution]:
+    mine = {"fencing_token": lease.fencing_token, "status": CallStatus.RUNNING}
     with writing(lease.thread_id, lease.run_id) as pen:
-        return [
-            settle(pen, row, outcome, fencing_token=lease.fencing_token, attempts=row.attempts)
-            for row, outcome in ended
-        ]
+        return [settle(pen, row, outcome, attempts=row.attempts, **mine) for row, outcome in ended]
 
 
 def record_late(lease: Lease, row: ToolExecution, outcome: Outcome) -> None:
