@@ -80,9 +80,9 @@ def _joined(graph: StateGraph, name: str, inner: StateGraph) -> type[State]:
         raise InvalidGraph(graph=graph.name, problem=problem) from None
 
 
-def _merged(ours: Any, theirs: Any) -> type[State]:
-    made: Any = create_model(f"{ours.__name__}With{theirs.__name__}", __base__=(ours, theirs))
-    kind: type[State] = made
+def _merged(ours: type[State], theirs: type[State]) -> type[State]:
+    make: Any = create_model
+    kind: type[State] = make(f"{ours.__name__}With{theirs.__name__}", __base__=(ours, theirs))
     return kind
 
 
