@@ -1,23 +1,23 @@
 """The goals as data: what is promised, against what, and where each comes from.
 
-A goal is judged on the medians of one run. `absolute` goals hold on the machine of the run; the
-others are ratios to what was measured beside it: `floor` is one raw statement (`raw`), `peer` the
-best peer. Where no peer was run, a ratio to the best peer is judged by the distance that the
-report of the source measured between that peer and the floor: `peer_at_floor` times worse.
+A goal is judged on the medians over the rounds of one run. `absolute` goals hold on the machine of
+the run; the others are ratios to what was measured beside it: `floor` is one raw statement
+(`raw`), `peer` the best peer. Where no peer was run, a ratio to the best peer is judged by the
+distance that the report of the source measured between that peer and the floor: `peer_at_floor`
+times worse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.benches import BENCHES
 from benchmarks.contenders import CONTENDERS
-from benchmarks.stats import shown
+from benchmarks.rounds import OfBench, Rounds, best_peer, pairs_of, ratios, values_of
+from benchmarks.stats import median, shown
 
 FLOOR = "raw"
 PROJECT = "project"
-Medians = Mapping[str, Mapping[str, Mapping[str, float]]]  # bench -> contender -> metric -> value
 TABLE = "issue 7, table, row {}"
 WAITING = "issue 7, waiting costs nothing"
 
@@ -106,34 +106,28 @@ GOALS = (
 )
 
 
-def judge(goal: Goal, medians: Medians) -> Verdict:
-    """Hold one goal against the medians of a run."""
-    of_bench = medians.get(goal.bench, {})
-    value = of_bench.get(PROJECT, {}).get(goal.metric)
-    if value is None:
+def judge(goal: Goal, rounds: Rounds) -> Verdict:
+    """Hold one goal against the rounds of a run: the median of what each round gives."""
+    of_bench = rounds.get(goal.bench, {})
+    values, note = reached(goal, of_bench)
+    if not values:
         return Verdict(goal, None, "not measured")
+    return Verdict(goal, median(values), note)
+
+
+def reached(goal: Goal, of_bench: OfBench) -> tuple[list[float], str]:
+    """The values of a goal in each round, in the goal's own terms, and what they were held to."""
     if goal.less:
-        base = of_bench.get(goal.less, {}).get(goal.metric)
-        return Verdict(goal, None if base is None else value - base)
+        pairs = pairs_of(of_bench, PROJECT, goal.less, goal.metric)
+        return [own - base for own, base in pairs], ""
     if goal.against == "absolute":
-        return Verdict(goal, value)
-    floor = of_bench.get(FLOOR, {}).get(goal.metric)
+        return values_of(of_bench, PROJECT, goal.metric), ""
     if goal.against == "floor":
-        return Verdict(goal, value / floor if floor else None)
+        return ratios(of_bench, PROJECT, FLOOR, goal.metric), ""
     best = best_peer(goal.bench, of_bench)
     if best is not None:
-        return Verdict(goal, value / of_bench[best][goal.metric], CONTENDERS[best].title)
-    if not floor:
-        return Verdict(goal, None, "not measured")
-    peer = floor / goal.peer_at_floor if BENCHES[goal.bench].higher else floor * goal.peer_at_floor
-    return Verdict(goal, value / peer, "by the report's distance of peer and floor")
-
-
-def best_peer(bench: str, of_bench: Mapping[str, Mapping[str, float]]) -> str | None:
-    """The peer with the best headline in a bench, or None where none was run."""
-    headline = BENCHES[bench].headline
-    peers = [n for n in of_bench if CONTENDERS[n].kind == "peer" and headline in of_bench[n]]
-    if not peers:
-        return None
-    choose = max if BENCHES[bench].higher else min
-    return choose(peers, key=lambda name: of_bench[name][headline])
+        return ratios(of_bench, PROJECT, best, goal.metric), CONTENDERS[best].title
+    higher, distance = BENCHES[goal.bench].higher, goal.peer_at_floor
+    scale = distance if higher else 1 / distance
+    to_floor = ratios(of_bench, PROJECT, FLOOR, goal.metric)
+    return [one * scale for one in to_floor], "by the report's distance of peer and floor"

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.benches import BENCHES
+from benchmarks.rounds import Numbers
 from benchmarks.stats import median, percentile
 
 Json = dict[str, Any]
-Numbers = dict[str, float]
 
 
 def numbers_of(bench: str, result: Json) -> Numbers:

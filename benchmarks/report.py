@@ -4,45 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from benchmarks.benches import BENCHES
 from benchmarks.contenders import CONTENDERS
-from benchmarks.goals import FLOOR, GOALS, Verdict, best_peer, judge
-from benchmarks.metrics import Numbers
+from benchmarks.goals import FLOOR, GOALS, Verdict, judge
+from benchmarks.rounds import Rounds, best_peer, medians_of, ratios, values_of
 from benchmarks.stats import median, shown, spread
 
-# bench -> contender -> the numbers of each round (None where the round failed)
-Rounds = Mapping[str, Mapping[str, Sequence[Numbers | None]]]
-Columns = list[str]
 HIDDEN = {
     "grow": ("ms_at_", "growth", "wal_mb", "wal_growth", "size_kb_at_1000", "redis_kb_at_1000")
 }
-
-
-def medians_of(rounds: Rounds) -> dict[str, dict[str, Numbers]]:
-    """The median of every metric over the rounds that gave it."""
-    return {
-        bench: {
-            name: medians for name, taken in of_bench.items() if (medians := metric_medians(taken))
-        }
-        for bench, of_bench in rounds.items()
-    }
-
-
-def metric_medians(taken: Sequence[Numbers | None]) -> Numbers:
-    """The median of each metric of one contender in one bench."""
-    given = [numbers for numbers in taken if numbers]
-    names = dict.fromkeys(name for numbers in given for name in numbers)
-    return {name: median([n[name] for n in given if name in n]) for name in names}
-
-
-def ratios(
-    rounds: Mapping[str, Sequence[Numbers | None]], name: str, base: str, metric: str
-) -> list[float]:
-    """`name` over `base` in each round that has both."""
-    pairs = zip(rounds.get(name, ()), rounds.get(base, ()), strict=False)
-    return [a[metric] / b[metric] for a, b in pairs if a and b and b.get(metric)]
 
 
 def ranged(values: Sequence[float]) -> str:
@@ -61,10 +33,11 @@ def table_of(bench: str, rounds: Rounds) -> str:
     Ratios are of two figures of one round: `x floor` 2 means twice the floor's figure.
     """
     of_bench = rounds[bench]
-    medians = medians_of({bench: of_bench})[bench]
+    medians = {name: medians_of(series) for name, series in of_bench.items()}
+    medians = {name: numbers for name, numbers in medians.items() if numbers}
     if not medians:
         return ""
-    best, headline = best_peer(bench, medians), BENCHES[bench].headline
+    best, headline = best_peer(bench, of_bench), BENCHES[bench].headline
     wanted = HIDDEN.get(bench, ("",))
     columns = [
         c for c in dict.fromkeys(c for m in medians.values() for c in m) if c.startswith(wanted)
@@ -77,7 +50,7 @@ def table_of(bench: str, rounds: Rounds) -> str:
     ]
     for name in order:
         figures = [shown(medians[name].get(column)) for column in columns]
-        low, high = spread([n[headline] for n in of_bench[name] if n])
+        low, high = spread(values_of(of_bench, name, headline))
         to_floor = ratios(of_bench, name, FLOOR, headline)
         to_peer = ratios(of_bench, name, best, headline) if best else []
         figures += [f"{shown(low)}-{shown(high)}", ranged(to_floor), ranged(to_peer)]
@@ -86,9 +59,8 @@ def table_of(bench: str, rounds: Rounds) -> str:
 
 
 def verdicts_of(rounds: Rounds) -> list[Verdict]:
-    """Every goal of the benches that were run, judged on the medians."""
-    medians = medians_of(rounds)
-    return [judge(goal, medians) for goal in GOALS if goal.bench in rounds]
+    """Every goal of the benches that were run, judged."""
+    return [judge(goal, rounds) for goal in GOALS if goal.bench in rounds]
 
 
 def goals_table(verdicts: Sequence[Verdict]) -> str:
