@@ -98,7 +98,11 @@ def postgres_options() -> dict[str, Any]:
         "pool": {
             "min_size": 0,
             "max_size": read_count("DATABASE_POOL_SIZE", default=16),
-            "timeout": 30,
+            # A request that gets none for so long is refused (503); a worker tries on.
+            "timeout": 5,
+            # The pool's own pauses between attempts double; after this it begins anew, so that a
+            # server is found within seconds of coming back, however long it was away.
+            "reconnect_timeout": 3,
         },
         # Values travel beside the statement, and plans are kept from the second use on: a step
         # repeats the same few statements. Not from the first: migrations send pairs of commands
@@ -257,6 +261,8 @@ REST_FRAMEWORK = {
     # JSON only, in and out; the gate of the middleware has read it before.
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    # What is answered is chosen by Accept alone.
+    "URL_FORMAT_OVERRIDE": None,
     "DEFAULT_VERSIONING_CLASS": "rest_framework.versioning.NamespaceVersioning",
     "ALLOWED_VERSIONS": ["v1"],
     "EXCEPTION_HANDLER": "agentruntime.exceptions_http.exception_handler",
