@@ -75,4 +75,7 @@ def add_errors(result: dict[str, Any], **_: Any) -> dict[str, Any]:
                 if status in (413, 415) and "requestBody" not in call:
                     continue
                 call["responses"].setdefault(str(status), {"description": text, "content": body})
+    for name, schema in result.get("components", {}).get("schemas", {}).items():
+        if name.endswith("Request") and schema.get("type") == "object":
+            schema.setdefault("additionalProperties", False)
     return result

@@ -26,6 +26,7 @@ from agentruntime.models import Event, Run
 from agentruntime.stored_events import PAGE, event_body, oldest_seq
 
 MAX_SEQ = 2**63 - 1
+SEQ = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
 
 
 class EventStreamRenderer(BaseRenderer):
@@ -43,12 +44,12 @@ class EventsMixin:
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("after", OpenApiTypes.INT64, description="Events after this number."),
-            OpenApiParameter("Last-Event-ID", OpenApiTypes.INT64, OpenApiParameter.HEADER),
+            OpenApiParameter("after", SEQ, description="Events after this number."),
+            OpenApiParameter("Last-Event-ID", SEQ, OpenApiParameter.HEADER),
         ],
         responses={
             (200, "application/json"): bodies.EventPage,
-            (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.STR),
+            (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.OBJECT),
             **ERRORS,
         },
     )

@@ -19,7 +19,7 @@ from agentruntime.models import (
     ToolExecution,
 )
 
-ALWAYS = {"cursor", "page_size", "format"}
+ALWAYS = {"cursor", "page_size"}
 
 
 class Backend(DjangoFilterBackend):

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import DataError
 from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import ValidationError as BadRequest
 from rest_framework.pagination import CursorPagination
 
 
@@ -17,6 +18,13 @@ class Newest(CursorPagination):
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = 200
+
+    def get_page_size(self, request: Any) -> int:
+        """Return how many rows the caller wants. Raises `ValidationError` for what is no number."""
+        text = request.query_params.get(self.page_size_query_param, str(self.page_size))
+        if not text.isascii() or not text.isdecimal() or not 0 < len(text.lstrip("0")) < 10:
+            raise BadRequest({"page_size": ["A whole number above zero was expected."]})
+        return min(int(text), self.max_page_size)
 
     def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> Any:
         """Return one page. A cursor that somebody made up is not found, whatever it says."""

@@ -135,6 +135,8 @@ def open_interrupts(run: Run) -> list[Interrupt]:
 class ThreadBody(serializers.ModelSerializer[Thread]):
     """A thread."""
 
+    on_busy = serializers.CharField(read_only=True)
+
     class Meta:
         model = Thread
         fields = (
@@ -263,6 +265,15 @@ class Command(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
+class Text(serializers.CharField):
+    """Text, and nothing that could be written as text."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return str(super().to_internal_value(data))
+
+
 class NoFields(Command):
     """An empty body."""
 
@@ -270,7 +281,7 @@ class NoFields(Command):
 class CreateThread(Command):
     """A new, empty thread."""
 
-    title = serializers.CharField(max_length=200, required=False, allow_blank=True, default="")
+    title = Text(max_length=200, required=False, allow_blank=True, default="")
     on_busy = serializers.ChoiceField(
         choices=BusyPolicy.choices,
         required=False,
@@ -294,7 +305,7 @@ class InputField(serializers.JSONField):
 class StartRun(Command):
     """What to run on a thread."""
 
-    graph = serializers.CharField(max_length=100)
+    graph = Text(max_length=100)
     input = InputField()
     config = serializers.DictField(required=False, default=dict)
 

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from agentruntime.api_docs import ERRORS
 from agentruntime.conf import runtime_settings
 from agentruntime.models import TokenGrant
-from agentruntime.serializers import Command
+from agentruntime.serializers import Command, Text
 from agentruntime.throttles import address_of, seconds_to_wait
 from agentruntime.tokens import SCOPES, ScopedTokenAuthentication, create_token, live_tokens
 
@@ -46,7 +46,7 @@ class CreateToken(Command):
         max_length=len(SCOPES),
         help_text="One or more of read, run, decide; never run and decide together.",
     )
-    name = serializers.CharField(max_length=100, required=False, allow_blank=True, default="")
+    name = Text(max_length=100, required=False, allow_blank=True, default="")
     days = serializers.FloatField(min_value=0.001, max_value=3650, required=False)
 
     def validate_scopes(self, scopes: list[str]) -> list[str]:

@@ -16,7 +16,7 @@ from agentruntime import pagination
 from agentruntime.api_docs import ERRORS
 from agentruntime.models import WebhookDelivery, WebhookEndpoint, tenant_of
 from agentruntime.outbound import Refused, check_url
-from agentruntime.serializers import Command, NoFields
+from agentruntime.serializers import Command, NoFields, Text
 from agentruntime.webhooks import KINDS
 
 MAX_ENDPOINTS = 20
@@ -25,7 +25,7 @@ MAX_ENDPOINTS = 20
 class CreateEndpoint(Command):
     """Where to send, and what."""
 
-    url = serializers.CharField(max_length=500)
+    url = Text(max_length=500)
     kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=KINDS), allow_empty=False, max_length=len(KINDS)
     )
