@@ -134,6 +134,8 @@ def close_approval(interrupt: Interrupt, **_: Any) -> None:
 @receiver(call_settled, dispatch_uid="approvals.settled")
 def note_outcome(execution: ToolExecution, **_: Any) -> None:
     """Say of an approved call what became of it."""
+    if not execution.is_gated:
+        return
     outcome = OUTCOME_OF.get(execution.status)
     if outcome == Outcome.FAILED and not execution.attempts:
         outcome = Outcome.NOT_EXECUTED

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from decimal import Decimal
 from typing import Any
 
 MAX_DEPTH = 64
@@ -83,7 +84,11 @@ def read_json(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> Any:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
         value = json.loads(
-            text, object_pairs_hook=_Pairs, parse_constant=_NoNumber, parse_int=_integer
+            text,
+            object_pairs_hook=_Pairs,
+            parse_constant=_NoNumber,
+            parse_int=_integer,
+            parse_float=_decimal,
         )
     except UnicodeDecodeError:
         raise NotJson("$", "the text is no UTF-8") from None
@@ -106,6 +111,13 @@ class _NoNumber(str):
 
 def _integer(text: str) -> Any:
     return int(text) if len(text) <= MAX_INTEGER_DIGITS else _NoNumber("the number is too long")
+
+
+def _decimal(text: str) -> Any:
+    value = float(text)
+    if math.isfinite(value) and Decimal(text) != Decimal(repr(value)):
+        return _NoNumber("the number has more digits than are kept; send it as text")
+    return value
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:

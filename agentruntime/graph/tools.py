@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, Validation
 
 from agentruntime.exceptions import InvalidArguments, InvalidTool
 from agentruntime.graph.json_values import NotJson, check_json, digest, read_json
+from agentruntime.graph.lossless import check_lossless
 from agentruntime.graph.state import first_problem
 
 Effect = Literal["repeatable", "once", "transactional"]
@@ -137,8 +138,9 @@ class Tool:
             found = _object_from(raw)
             check_json(found)
             values = self.parameters.model_validate(found)
-            stored = values.model_dump(mode="json")
+            stored = values.model_dump(mode="json", by_alias=True)
             check_json(stored)
+            check_lossless(found, stored)
         except NotJson as error:
             raise InvalidArguments(tool=self.name, reason=str(error)[:300]) from None
         except ValidationError as error:

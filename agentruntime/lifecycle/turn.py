@@ -14,16 +14,13 @@ from agentruntime.exceptions import (
     CallParked,
     Cancelled,
     GraphChanged,
-    HandoffTaken,
-    InvalidArguments,
-    ToolError,
-    UnknownTool,
 )
 from agentruntime.graph.messages import ToolCall
 from agentruntime.graph.tools import Tool
 from agentruntime.lifecycle import doubt, gate, ledger
 from agentruntime.lifecycle.history import call_key
-from agentruntime.lifecycle.outcomes import Outcome, as_error
+from agentruntime.lifecycle.intents import draft_intent, insert_intents
+from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Question
 from agentruntime.lifecycle.record import Pen, writing
@@ -87,56 +84,39 @@ class Turn:
         crash_point("P6")
         drafts = self._drafts()
         self._marked = set()
-        durably(lambda: self._look(drafts))
+        tries = 0
+
+        def work() -> None:
+            nonlocal tries
+            tries += 1
+            self._look(drafts, is_again=tries > 1)
+
+        durably(work)
         self.is_first_look = False
         if self.to_start:
             crash_point("P7")
 
     def _drafts(self) -> list[ToolExecution]:
-        """Rows for the calls that have none yet; invalid ones are failed before anybody is
-        asked.
-        """
-        there = ledger.rows_by_key(self.progress.thread.pk, self.keys)
+        """Rows for the calls that have none yet."""
+        progress = self.progress
+        asked_just_now = self.is_first_look and progress.version != progress.claimed_version
+        there = {} if asked_just_now else ledger.rows_by_key(progress.thread.pk, self.keys)
         return [
-            self._draft(call, key)
+            draft_intent(
+                call,
+                self.calls,
+                self.tools,
+                thread_id=progress.thread.pk,
+                run_id=progress.run.pk,
+                call_key=key,
+                node=self.node,
+                version=progress.version,
+            )
             for call, key in zip(self.calls, self.keys, strict=True)
             if key not in there
         ]
 
-    def _draft(self, call: ToolCall, key: str) -> ToolExecution:
-        row = ToolExecution(
-            thread_id=self.progress.thread.pk,
-            run_id=self.progress.run.pk,
-            call_key=key,
-            tool_call_id=call.id,
-            node=self.node,
-            version=self.progress.version,
-            tool=call.name[:200],
-            arguments=call.arguments if isinstance(call.arguments, dict) else {},
-        )
-        try:
-            tool = self.tools.get(call.name)
-            if tool is None:
-                raise UnknownTool(tool=call.name, known=", ".join(self.tools) or "none")
-            row.effect, row.tool_fingerprint = tool.effect, tool.fingerprint
-            if call.extra.get("cut"):
-                raise InvalidArguments(
-                    tool=call.name, reason="the answer was cut off in the middle of the call"
-                )
-            if tool.handoff and (first := self._first_handoff()).id != call.id:
-                raise HandoffTaken(tool=first.name)
-            values, row.arguments = tool.read_arguments(call.arguments)
-            if gate.needs_approval(tool, values):
-                row.status = CallStatus.INTERRUPTED
-        except ToolError as error:
-            row.status, row.error = CallStatus.FAILED, as_error(error)
-        return row
-
-    def _first_handoff(self) -> ToolCall:
-        known = {name for name, tool in self.tools.items() if tool.handoff}
-        return next(call for call in self.calls if call.name in known)
-
-    def _look(self, drafts: list[ToolExecution]) -> None:
+    def _look(self, drafts: list[ToolExecution], is_again: bool) -> None:
         self.to_start, self.to_reconcile, self.to_recheck = [], [], []
         self.questions, self.scopes, self.retry_in = [], [], None
         run = Run.held(self.progress.lease)
@@ -144,7 +124,7 @@ class Turn:
             self.progress.stop_seen = True
             raise Cancelled
         with writing(run.thread_id, run.pk) as pen:
-            fresh = self._insert(pen, drafts)
+            fresh = self._insert(pen, drafts, is_again)
             self.rows = ledger.rows_by_key(run.thread_id, self.keys)
             self._keep_unrecorded()
             if self.is_first_look:
@@ -158,21 +138,20 @@ class Turn:
             if run.attempts and (fresh or self.to_start):
                 run.save_fields(attempts=0)
 
-    def _insert(self, pen: Pen, drafts: list[ToolExecution]) -> set[str]:
-        there = (
-            ledger.rows_by_key(self.progress.thread.pk, [row.call_key for row in drafts])
-            if drafts
-            else {}
-        )
+    def _insert(self, pen: Pen, drafts: list[ToolExecution], is_again: bool) -> set[str]:
+        """Insert what is missing; after a lost answer an earlier try may have landed."""
+        keys = [row.call_key for row in drafts]
+        there = ledger.rows_by_key(self.progress.thread.pk, keys) if is_again else {}
         missing = [row for row in drafts if row.call_key not in there]
-        for row in missing:
-            row.pk = None
-            row.finished_at = DatabaseTime() if row.is_settled else None
-        ToolExecution.objects.bulk_create(missing)
-        for row in missing:
-            if row.status == CallStatus.FAILED:
-                pen.tell("tool.failed", **ledger.news_of(row))
+        at_once = len(drafts) == len(self.calls) and not any(map(self._has_a_turn, drafts))
+        started = insert_intents(pen, self.progress.lease, missing, start=at_once)
+        self._marked |= {row.pk for row in started}
         return {row.call_key for row in missing}
+
+    def _has_a_turn(self, row: ToolExecution) -> bool:
+        """Whether a call may have to wait for others."""
+        tool = self.tool_of(row)
+        return tool is not None and (tool.sequential or tool.concurrency is not None)
 
     def _keep_unrecorded(self) -> None:
         """A call that ended, and whose end could not be written, has ended all the same."""

@@ -41,9 +41,9 @@ class ToolExecution(models.Model):
 
     `arguments` are what runs; where a person edited them, `requested_arguments` keep what the model
     asked for. `result` is what the tool returned, `state_update` its deltas, `error` is
-    {"code", "detail"}. `attempts` is counted before each start; those before an operator's retry
-    are `forgiven_attempts` and do not park the call again. `outside` says who works on a started
-    call that no worker works on: {"kind": "job", "handle", ...} or {"kind": "client"}.
+    {"code", "detail"}. `is_gated` says that a person had to allow it. `attempts` is counted before
+    each start; those before an operator's retry are `forgiven_attempts` and do not park the call
+    again.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -66,6 +66,7 @@ class ToolExecution(models.Model):
     state_update = StoredJSON(default=dict, blank=True)
     error = StoredJSON(null=True, blank=True)
     outside = StoredJSON(null=True, blank=True)
+    is_gated = models.BooleanField(default=False)
     attempts = models.PositiveSmallIntegerField(default=0)
     forgiven_attempts = models.PositiveSmallIntegerField(default=0)
     fencing_token = models.PositiveBigIntegerField(default=0)
