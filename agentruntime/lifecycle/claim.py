@@ -11,17 +11,21 @@ from agentruntime.exceptions import RunParked
 from agentruntime.lifecycle.finish import fail_run
 from agentruntime.lifecycle.lease import OWNER
 from agentruntime.lifecycle.record import writing
-from agentruntime.models import Checkpoint, DatabaseTime, Lease, Run, RunStatus
+from agentruntime.models import Checkpoint, DatabaseTime, Lease, Run, RunStatus, Thread
 from agentruntime.models.transactions import durably
 from agentruntime.signals import counted, noticed
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A run that this process holds now: its row as it was claimed, and the lease."""
+    """A run that this process holds now: its row as it was claimed, the lease, and where its
+    thread stands, as far as the claim has seen it.
+    """
 
     run: Run
     lease: Lease
+    thread: Thread | None = None
+    head: Checkpoint | None = None
 
 
 def claim_run(run_id: uuid.UUID) -> Claim | None:
@@ -70,8 +74,8 @@ def _claim(run_id: uuid.UUID, owner: str) -> Claim | None:
         run.move_to(RunStatus.RUNNING, **changes)
     with writing(run.thread_id, run.pk) as pen:
         pen.tell("run.started" if first else "run.resumed", attempt=run.attempts, recovered=lapsed)
-        head = Checkpoint.objects.filter(thread=run.thread_id, version=pen.thread.head_version)
-        pen.tell("node.started", node=head.values_list("next_node", flat=True)[0])
+        head = Checkpoint.objects.get(thread=run.thread_id, version=pen.thread.head_version)
+        pen.tell("node.started", node=head.next_node)
     if lapsed:
         crash_point("R1")
         counted.send(sender=None, name="run.recovered", value=1, attributes={"graph": run.graph})
@@ -81,4 +85,4 @@ def _claim(run_id: uuid.UUID, owner: str) -> Claim | None:
             event="run taken over from a worker that is gone",
             facts={"run": run.pk, "thread": run.thread_id, "fencing_token": run.fencing_token},
         )
-    return Claim(run, run.lease)
+    return Claim(run, run.lease, pen.thread, head)

@@ -73,7 +73,7 @@ def _hold(claim: Claim) -> None:
 
 
 def _work(claim: Claim, control: Control) -> None:
-    progress = load_progress(claim.run, claim.lease)
+    progress = load_progress(claim.run, claim.lease, claim.thread, claim.head)
     try:
         _go_on(progress, control)
     except Cancelled:

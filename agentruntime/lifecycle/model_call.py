@@ -46,7 +46,7 @@ async def ask_model(
 
 
 def model_options() -> llm.ModelOptions:
-    """Return what the settings say about providers: the usual ones by their keys, and the host's."""
+    """Return what the settings say: the usual providers by their keys, and the host's own."""
     settings = runtime_settings()
     usual = llm.usual_providers(
         openai_api_key=settings.OPENAI_API_KEY,

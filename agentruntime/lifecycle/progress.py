@@ -113,16 +113,20 @@ class Progress:
         )
 
 
-def load_progress(run: Run, lease: Lease) -> Progress:
-    """Return where a claimed run stands. Raises `GraphChanged` if today's code cannot go on with
-    it.
+def load_progress(
+    run: Run, lease: Lease, thread: Thread | None = None, head: Checkpoint | None = None
+) -> Progress:
+    """Return where a claimed run stands; `thread` and `head` are what the claim has read already.
+
+    Raises `GraphChanged` if today's code cannot go on with it.
     """
     try:
         graph = get_graph(run.graph)
     except AgentRuntimeError as error:
         raise GraphChanged(reason=str(error).rstrip(".")) from None
-    thread = Thread.objects.get(pk=run.thread_id)
-    head = Checkpoint.objects.get(thread_id=thread.pk, version=thread.head_version)
+    if thread is None or head is None:
+        thread = Thread.objects.get(pk=run.thread_id)
+        head = Checkpoint.objects.get(thread_id=thread.pk, version=thread.head_version)
     if not isinstance(head.state, dict):
         raise GraphChanged(reason=f"the state of version {head.version} cannot be read back")
     messages = _messages(thread, head)
