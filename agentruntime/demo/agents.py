@@ -1,9 +1,10 @@
-"""The demo's agents: `support` for people, `purchase` and `fulfil` for `crash_demo`."""
+"""The demo's agents: `support` and `desk` for people, `purchase` and `fulfil` for `crash_demo`."""
 
 from __future__ import annotations
 
 from django.conf import settings
 
+from agentruntime.demo.desk import desk
 from agentruntime.demo.purchase import fulfil_model, purchase_model
 from agentruntime.demo.scripted import support_model
 from agentruntime.demo.tools import (
@@ -24,17 +25,23 @@ may change its amount, and may decline it: tell the customer what really happene
 that was given. Answer in a few plain sentences. Amounts are in euros."""
 
 
-def support_desk() -> StateGraph:
-    """Return the support agent: on a provider's model where there is a key, else scripted."""
+def provider_model() -> str:
+    """Return the model of a provider where there is a key, else nothing."""
     name = getattr(settings, "DEMO_OPENAI_MODEL", "gpt-5-mini")
+    return f"openai:{name}" if getattr(settings, "OPENAI_API_KEY", "") else ""
+
+
+def support_desk() -> StateGraph:
+    """Return the support agent: on a provider's model where there is one, else scripted."""
     return create_agent(
-        model=f"openai:{name}" if getattr(settings, "OPENAI_API_KEY", "") else support_model,
+        model=provider_model() or support_model,
         tools=[lookup_order, refund, send_receipt],
         instructions=INSTRUCTIONS,
     )
 
 
 register("support", support_desk())
+register("desk", desk(provider_model()))
 register("purchase", create_agent(model=purchase_model, tools=[charge_card, confirm_shipping]))
 register(
     "fulfil", create_agent(model=fulfil_model, tools=[charge_card, reserve_stock, print_label])

@@ -214,7 +214,7 @@ def test_shapes_that_cannot_be_are_refused():
         register("never", lost)
     stuck = StateGraph(Report).add_node("n", lambda state: None)
     stuck.add_edge(START, "n").add_edge("n", "n")
-    with pytest.raises(InvalidGraph, match="no way leads to END|cannot be reached"):
+    with pytest.raises(InvalidGraph, match="'write' cannot be reached"):
         register("never", around(stuck))
     with pytest.raises(InvalidGraph, match="no name"):
         StateGraph().add_node("a/b", lambda state: None)
