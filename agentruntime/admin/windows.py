@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from agentruntime.conf import runtime_settings
 from agentruntime.graph.masking import mask
-from agentruntime.models import Checkpoint, Event, Message, ToolExecution
+from agentruntime.models import BranchStep, Checkpoint, Event, Message, ToolExecution
 
 
 def show_json(value: Any) -> SafeString:
@@ -92,6 +92,14 @@ class CheckpointAdmin(Window):
     list_filter = ("node",)
     json_fields = ("state",)
     search_fields = ("=thread__id", "=run__id")
+    ordering = ("-id",)
+
+
+@admin.register(BranchStep)
+class BranchStepAdmin(Window):
+    list_display = ("__str__", "node", "next_node", "thread_id", "created_at")
+    json_fields = ("result",)
+    search_fields = ("=thread__id", "=run__id", "=opened_at")
     ordering = ("-id",)
 
 

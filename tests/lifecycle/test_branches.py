@@ -1,11 +1,14 @@
 """Branches side by side: each durable by itself, joined in order, asked and answered one by one."""
 
+import asyncio
 import operator
 import threading
+from queue import SimpleQueue
 from typing import Annotated
 
 import pytest
 
+from agentruntime import executors
 from agentruntime.exceptions import InvalidConfig, InvalidGraph
 from agentruntime.graph import (
     END,
@@ -23,9 +26,12 @@ from agentruntime.graph import (
     tool,
 )
 from agentruntime.lifecycle import fork_thread, resume_run, retry_run, start_run, stop_run
+from agentruntime.lifecycle.lease import keeper
+from agentruntime.lifecycle.loop import execute
 from agentruntime.models import BranchStep, Checkpoint, Interrupt, ToolExecution
 from tests.agents import call, registered
 from tests.lifecycle.people import decided
+from tests.waiting import wait_until
 
 
 class Board(State):
@@ -284,6 +290,109 @@ def test_a_stop_while_branches_wait_ends_everything_they_asked(drive, look):
         run = drive(name)
         stop_run(run_id=run.pk)
     assert set(Interrupt.objects.values_list("status", flat=True)) == {"cancelled"}
+
+
+def slow_and_quick(ran):
+    """Two branches that are done at once, and one that takes its time when it is first begun."""
+    begun = threading.Event()
+
+    async def slow(state):
+        ran.append("slow")
+        if ran.count("slow") == 1:
+            begun.set()
+            await asyncio.sleep(60)
+        return {"notes": ["slow"]}
+
+    def node(name):
+        return slow if name == "slow" else lambda state: ran.append(name) or {"notes": [name]}
+
+    return fan("a", "slow", "b", node=node), begun
+
+
+def beside(run, begun):
+    """Work off the run in another thread, as a worker does, up to the slow branch."""
+    work = executors.start(lambda: execute(run.pk), SimpleQueue())
+    assert begun.wait(30)
+    done = BranchStep.objects.filter(thread=run.thread_id, number=1)
+    wait_until(lambda: done.count() == 2, 30, "two recorded branches")
+    return work
+
+
+def test_a_stop_ends_branches_that_are_at_work(drive, look):
+    ran = []
+    graph, begun = slow_and_quick(ran)
+    with registered(graph) as name:
+        run = start_run(graph=name, input="go")
+        work = beside(run, begun)
+        stop_run(run_id=run.pk)
+        wait_until(lambda: work.done, 30, "the end of the work")
+        assert look.fresh(run).status == "stopped"
+        assert look.fresh(drive(run=run)).status == "stopped"
+    assert sorted(ran) == ["a", "b", "slow"]
+
+
+def test_a_worker_that_ends_gives_open_branches_back_and_keeps_the_finished(drive, look):
+    ran = []
+    graph, begun = slow_and_quick(ran)
+    with registered(graph) as name:
+        run = start_run(graph=name, input="go")
+        work = beside(run, begun)
+        keeper.drain()
+        try:
+            wait_until(lambda: work.done, 30, "the end of the work")
+        finally:
+            keeper.resume()
+        assert look.fresh(run).status == "queued"
+        run = drive(run=run)
+    assert (run.status, head(run).state["notes"]) == ("completed", ["a", "slow", "b"])
+    assert sorted(ran) == ["a", "b", "slow", "slow"]
+
+
+def test_a_tool_that_tries_again_later_does_not_hold_up_its_siblings(drive, look):
+    tries = []
+
+    @tool(retries=2, retry_delay=0.05)
+    def flaky(of: str) -> ToolResult:
+        tries.append(of)
+        if tries.count(of) < 2 and of == "x":
+            raise ConnectionError("busy")
+        return ToolResult("ok", update={"notes": [of]})
+
+    def ask(state):
+        return Message.assistant("", tool_calls=[call("flaky", of=state.item)])
+
+    calls = StateGraph(Board).add_node("ask", ask).add_node("call", ToolNode([flaky]))
+    calls.add_edge(START, "ask").add_edge("ask", "call").add_edge("call", END)
+    with registered(mapped(calls)) as name:
+        run = drive(name, {"items": ["x", "y"]})
+        assert (run.status, sorted(tries)) == ("queued", ["x", "y"])
+        wait_until(lambda: drive(run=run).status != "queued", 20, "the second try")
+    assert (look.fresh(run).status, sorted(tries)) == ("completed", ["x", "x", "y"])
+    assert head(run).state["notes"] == ["x", "y"]
+
+
+def test_without_a_checkpoint_per_step_branches_are_as_durable(drive, look):
+    entered = []
+    config = {"durable_checkpoint_every_step": False}
+    with registered(fan("a", "b", node=lambda name: asks(name, entered))) as name:
+        run = drive(name, config=config)
+        for one in look.open(run):
+            resume_run(interrupt_id=one.pk, value="v")
+            run = drive(run=run)
+    assert (run.status, head(run).state["word"]) == ("completed", "a=v+b=v")
+    assert sorted(entered) == ["a", "a", "b", "b"]
+
+
+def test_a_returned_state_replaces_and_conflicts_with_what_another_branch_adds(drive):
+    def whole(state):
+        return state.model_copy(update={"notes": ["all new"]})
+
+    alone = fan("a", "b", node=lambda n: whole if n == "a" else lambda state: None)
+    with registered(alone) as name:
+        assert head(drive(name)).state["notes"] == ["all new"]
+    both = fan("a", "b", node=lambda n: whole if n == "a" else lambda state: {"notes": ["b"]})
+    with registered(both) as name:
+        assert drive(name).error_code == "STATE_CONFLICT_001"
 
 
 def test_a_fork_from_open_branches_begins_them_anew_and_leaves_the_old_ones(drive, look):
