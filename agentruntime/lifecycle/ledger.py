@@ -43,6 +43,12 @@ def settle(pen: Pen, row: ToolExecution, outcome: Outcome, **only: Any) -> ToolE
     open_row = ToolExecution.objects.filter(pk=row.pk, status__in=there, **only)
     if not open_row.update(**fields_of(outcome)):
         return ToolExecution.objects.get(pk=row.pk)
+    announce(pen, row, outcome)
+    return row
+
+
+def announce(pen: Pen, row: ToolExecution, outcome: Outcome) -> None:
+    """Tell of an outcome that was just written, to watchers, operators and other apps."""
     take_over(row, outcome)
     pen.tell(EVENTS[CallStatus(outcome.status)], **news_of(row))
     if outcome.status == CallStatus.FAILED:
@@ -50,7 +56,6 @@ def settle(pen: Pen, row: ToolExecution, outcome: Outcome, **only: Any) -> ToolE
     elif outcome.status == CallStatus.UNKNOWN:
         counted.send(sender=None, name="tool.unknown", value=1, attributes={"tool": row.tool})
     call_settled.send(sender=ToolExecution, execution=row)
-    return row
 
 
 def take_over(row: ToolExecution, outcome: Outcome) -> None:

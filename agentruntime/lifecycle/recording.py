@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from agentruntime.exceptions import LeaseLost, ThreadNotFound, ToolTimeout
 from agentruntime.executors import Work, start
-from agentruntime.lifecycle.ledger import settle, take_over
+from agentruntime.lifecycle.ledger import announce, settle, take_over
 from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.record import writing
@@ -20,6 +20,8 @@ from agentruntime.models import (
     Run,
     ToolExecution,
 )
+from agentruntime.models.settle_statement import settle_calls
+from agentruntime.models.step_statement import is_supported
 from agentruntime.models.transactions import durably
 from agentruntime.signals import counted, interrupt_closed, noticed
 
@@ -82,7 +84,34 @@ def record_again(progress: Progress) -> None:
 def _record(lease: Lease, ended: Sequence[tuple[ToolExecution, Outcome]]) -> list[ToolExecution]:
     mine = {"fencing_token": lease.fencing_token, "status": CallStatus.RUNNING}
     with writing(lease.thread_id, lease.run_id) as pen:
-        return [settle(pen, row, outcome, attempts=row.attempts, **mine) for row, outcome in ended]
+        done = _settle_together(lease, ended)
+        for row, outcome in ended:
+            if row.pk in done:
+                announce(pen, row, outcome)
+        return [
+            row if row.pk in done else settle(pen, row, outcome, attempts=row.attempts, **mine)
+            for row, outcome in ended
+        ]
+
+
+def _settle_together(lease: Lease, ended: Sequence[tuple[ToolExecution, Outcome]]) -> set[int]:
+    if len(ended) < 2 or not is_supported():
+        return set()
+    plain = [(row, out) for row, out in ended if out.status != CallStatus.UNKNOWN]
+    return settle_calls(
+        lease.fencing_token,
+        [
+            {
+                "id": row.pk,
+                "attempts": row.attempts,
+                "status": str(out.status),
+                "result": out.result,
+                "state_update": out.state_update,
+                "error": out.error,
+            }
+            for row, out in plain
+        ],
+    )
 
 
 def record_late(lease: Lease, row: ToolExecution, outcome: Outcome) -> None:

@@ -248,7 +248,16 @@ def commit_steps(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> No
     at_once = goes_on and not steps[-1].branches and is_supported()
     if at_once and append_at_once(lease, expected, steps, _news(steps)):
         return
-    durably(lambda: _commit(lease, expected, steps))
+    may_have_landed = at_once
+
+    def work() -> None:
+        nonlocal may_have_landed
+        if may_have_landed and _has_landed(lease, expected + len(steps)):
+            return
+        may_have_landed = True
+        _commit(lease, expected, steps)
+
+    durably(work)
 
 
 def _news(steps: Sequence[StepRecord]) -> list[tuple[str, dict[str, Any]]]:
@@ -256,8 +265,6 @@ def _news(steps: Sequence[StepRecord]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _commit(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> None:
-    if _has_landed(lease, expected + len(steps)):
-        return
     run = Run.held(lease)
     with writing(run.thread_id, run.pk) as pen:
         pen.expect(expected)

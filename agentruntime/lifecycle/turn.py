@@ -163,7 +163,9 @@ class Turn:
         waiting = [
             row.pk
             for row in self.rows.values()
-            if row.status != CallStatus.PENDING and not row.is_settled
+            if row.status != CallStatus.PENDING
+            and not row.is_settled
+            and row.pk not in self._marked  # started by this very look
         ]
         found: dict[int, list[Interrupt]] = {}
         self.answers = {}
