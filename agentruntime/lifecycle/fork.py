@@ -61,7 +61,7 @@ def _fork(thread_id: uuid.UUID, version: int, user: Any) -> Run:
     )
     pen = Pen(Thread.locked(thread.pk), run.pk)
     pen.tell("run.queued", graph=run.graph, forked_from=str(thread_id), version=version)
-    copies, branches = _copies(origin, thread), _branches_of(origin)
+    copies, branches = _copies(origin, thread), _branches_of(origin, thread)
     pen.append(StepRecord(origin.node, origin.next_node, origin.state, copies, branches), token=0)
     if at_its_end:
         pen.tell("run.completed", error=None)
@@ -72,13 +72,16 @@ def _fork(thread_id: uuid.UUID, version: int, user: Any) -> Run:
     return run
 
 
-def _branches_of(origin: Checkpoint) -> list[dict[str, Any]]:
+def _branches_of(origin: Checkpoint, thread: Thread) -> list[dict[str, Any]]:
     """The branches that were opened at a checkpoint, at their beginnings."""
     opened = BranchStep.objects.filter(
         thread_id=origin.thread_id, opened_at=str(origin.version), number=0
     )
     rows = opened.order_by("index")
-    return [{"node": one.node, "next_node": one.next_node, "result": one.result} for one in rows]
+    return [
+        {"node": one.node, "next_node": one.next_node, "result": _renamed(one.result, thread)}
+        for one in rows
+    ]
 
 
 def _copies(origin: Checkpoint, thread: Thread) -> list[MessageValue]:
@@ -89,3 +92,13 @@ def _copies(origin: Checkpoint, thread: Thread) -> list[MessageValue]:
         row.to_value().model_copy(update={"id": str(uuid.uuid5(thread.pk, str(row.pk)))})
         for row in rows
     ]
+
+
+def _renamed(result: Any, thread: Thread) -> Any:
+    """A message is stored once under its id: in another thread it has another one."""
+    if not isinstance(result, dict) or not result.get("messages"):
+        return result
+    messages = [
+        {**one, "id": str(uuid.uuid5(thread.pk, str(one["id"])))} for one in result["messages"]
+    ]
+    return {**result, "messages": messages}

@@ -234,3 +234,19 @@ def test_a_client_that_never_reads_is_dropped_and_slows_nobody(web, thread, toke
 
     wait_until(is_dropped, 30, "the deaf client to be dropped")
     deaf.close()
+
+
+def test_events_are_kept_by_age_and_leave_no_gap(thread):
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from agentruntime.lifecycle import prune_events
+
+    durably(lambda: tell(thread.pk, None, [("test.said", {"n": n}) for n in range(10)]))
+    old = timezone.now() - timedelta(days=40)
+    thread.events.filter(seq__in=(1, 2, 4)).update(at=old)
+    assert prune_events(30) == 4
+    assert list(thread.events.order_by("seq").values_list("seq", flat=True)) == list(range(5, 11))
+    durably(lambda: tell(thread.pk, None, [("test.said", {})]))
+    assert thread.events.latest("seq").seq == 11

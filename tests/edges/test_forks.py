@@ -110,3 +110,27 @@ def test_a_version_that_is_not_there(ann, api, answered, version):
     )
     assert answer.status_code in (400, 404)
     assert Thread.objects.count() == 1
+
+
+def test_a_fork_of_parallel_branches_begins_them_again(ann, api, work, runtime):
+    from agentruntime.graph import END, START, Send, StateGraph
+    from agentruntime.models import BranchStep
+
+    graph = StateGraph()
+    graph.add_node("each", lambda state: Said.assistant("one"))
+    graph.add_conditional_edges(START, lambda state: [Send("each", {}), Send("each", {})])
+    graph.add_edge("each", END)
+    register("branching", graph)
+    try:
+        run = work(start_run(graph="branching", input="go", user=ann).pk)
+        assert run.status == "completed", run.error
+        path = f"/api/v1/threads/{run.thread_id}/fork/"
+        made = api(ann).post(path, {"version": 1}, format="json").json()
+        fork = work(Run.objects.get(thread_id=made["id"]).pk)
+        assert fork.status == "completed", fork.error
+    finally:
+        unregister("branching")
+    counts = [
+        BranchStep.objects.filter(thread=one).count() for one in (run.thread_id, fork.thread_id)
+    ]
+    assert counts[0] == counts[1] > 0

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import urllib.request
 from typing import Any
 
@@ -67,3 +69,26 @@ def test_the_whole_story_with_two_tokens_and_a_socket(web, worker_process, perso
     messages = call(site, runs, "GET", f"/api/v1/threads/{thread['id']}/messages/")["results"]
     assert [one["ordinal"] for one in messages] == list(range(1, len(messages) + 1))
     assert "49.90" in messages[-1]["content"]
+
+
+@pytest.mark.parametrize("client", ["client.py", "client.sh"])
+def test_the_published_clients_run(web, worker_process, person, tmp_path, client):
+    from django.contrib.auth.models import Permission
+
+    from tests.processes import ROOT
+
+    ann, bob = person("ann"), person("bob", is_staff=True)
+    bob.user_permissions.add(*Permission.objects.filter(content_type__app_label="approvals"))
+    tokens = [create_token(ann, ["read", "run"])[1], create_token(bob, ["read", "decide"])[1]]
+    site = web(DEMO_DIR=str(tmp_path))
+    if "REDIS_URL" in os.environ:
+        worker_process(env={"DEMO_DIR": str(tmp_path)})
+    program = [sys.executable] if client.endswith(".py") else ["sh"]
+    found = subprocess.run(
+        [*program, str(ROOT / "examples" / client), site.url(""), *tokens, "Refund order 1042"],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "49.90" in found.stdout.splitlines()[-1], found.stdout
