@@ -9,7 +9,7 @@ import uuid
 from typing import Any
 
 import dramatiq
-from django.db import close_old_connections, connections
+from django.db import close_old_connections, connections, reset_queries
 from dramatiq.middleware import Middleware
 
 from agentruntime.broker import make_broker
@@ -109,6 +109,7 @@ class Connections(Middleware):
         self, broker: dramatiq.Broker, message: Any, *, result: Any = None, exception: Any = None
     ) -> None:
         connections.close_all()
+        reset_queries()  # with DEBUG, Django keeps every statement
 
     def after_ack(self, broker: dramatiq.Broker, message: Any) -> None:
         crash_point("P15")

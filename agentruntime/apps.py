@@ -10,7 +10,7 @@ class AgentRuntimeConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Declare the actors, connect the listeners, register the checks, find every `agents.py`."""
+        """Declare the actors, connect the listeners and checks, find every `agents.py`."""
         from agentruntime import actors, checks, events, logs, metrics, webhooks  # noqa: F401
 
         autodiscover_modules("agents")

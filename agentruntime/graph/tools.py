@@ -21,6 +21,7 @@ from agentruntime.graph.state import first_problem
 
 Effect = Literal["repeatable", "once", "transactional"]
 INJECTED = ("state", "ctx", "tool_call_id", "idempotency_key")
+PLAIN = (str, int, float, bool, "str", "int", "float", "bool")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -111,7 +112,7 @@ class Tool:
     @cached_property
     def injected(self) -> frozenset[str]:
         """The names of the parameters that the runtime gives."""
-        return frozenset(inspect.signature(self.fn).parameters) & frozenset(INJECTED)
+        return injected_parameters(self.fn)
 
     @cached_property
     def parameters(self) -> type[BaseModel]:
@@ -234,15 +235,25 @@ def _problems(error: ValidationError) -> str:
     return "; ".join(lines[:10]) if lines else first_problem(error)
 
 
+def injected_parameters(fn: Callable[..., Any]) -> frozenset[str]:
+    """Return which parameters the runtime gives: by name, unless a plain type says otherwise.
+
+    `state: str` is an argument like any other (a part of an address, say).
+    """
+    hints = getattr(fn, "__annotations__", {})
+    names = frozenset(inspect.signature(fn).parameters) & frozenset(INJECTED)
+    return names - {name for name in ("state", "ctx") if hints.get(name) in PLAIN}
+
+
 def _parameters_model(fn: Callable[..., Any], name: str) -> type[BaseModel]:
     try:
         hints = typing.get_type_hints(fn, include_extras=True)
     except NameError as error:
         raise InvalidTool(tool=name, problem=f"its annotations cannot be read: {error}") from None
-    told = parameter_descriptions(fn)
+    told, given = parameter_descriptions(fn), injected_parameters(fn)
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(fn).parameters.values():
-        if parameter.name in INJECTED:
+        if parameter.name in given:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise InvalidTool(tool=name, problem=f"*{parameter.name} has no schema")

@@ -35,10 +35,12 @@ def result_text(row: ToolExecution) -> str:
     return text
 
 
-def load_messages(thread_id: uuid.UUID, after: int = 0) -> list[MessageValue]:
-    """Return the messages of a thread with an ordinal above `after`, in order."""
-    rows = Message.objects.filter(thread_id=thread_id, ordinal__gt=after).order_by("ordinal")
-    return [row.to_value() for row in rows]
+def load_messages(thread_id: uuid.UUID, up_to: int | None = None) -> list[MessageValue]:
+    """Return the messages of a thread in order, all or those with an ordinal up to `up_to`."""
+    rows = Message.objects.filter(thread_id=thread_id).order_by("ordinal")
+    if up_to is not None:
+        rows = rows.filter(ordinal__lte=up_to)
+    return [Message.value_of(*columns) for columns in rows.values_list(*Message.VALUE_COLUMNS)]
 
 
 def last_turn(thread_id: uuid.UUID) -> list[MessageValue]:

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentruntime import cache
-from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import AgentRuntimeError, GraphChanged
 from agentruntime.graph import END, State, StateGraph, get_graph
 from agentruntime.graph.definition import BRANCHES
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.graph.state import load_state
 from agentruntime.lifecycle.budget import Meter
-from agentruntime.lifecycle.history import load_messages
+from agentruntime.lifecycle.conversation import keep_conversation, read_conversation
 from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.record import StepRecord
 from agentruntime.models import Checkpoint, Lease, Run, Thread, ToolExecution
@@ -83,16 +82,9 @@ class Progress:
         self.state, self.next_node, self.stored = state, step.next_node, step.state
 
     def remember(self) -> None:
-        """Put the head into the hot cache, for whoever claims the run next."""
-        messages = self.state.messages[-runtime_settings().CACHED_MESSAGES :]
-        cache.remember(
-            self.thread.pk,
-            self.version,
-            {
-                "state": self.stored,
-                "count": len(self.state.messages),
-                "messages": [one.model_dump(mode="json") for one in messages],
-            },
+        """Keep the head for whoever claims the run next."""
+        keep_conversation(
+            self.thread.pk, self.version, self.state.messages, before=self.claimed_version
         )
 
     def remember_unsaved(self) -> None:
@@ -129,7 +121,7 @@ def load_progress(
         head = Checkpoint.objects.get(thread_id=thread.pk, version=thread.head_version)
     if not isinstance(head.state, dict):
         raise GraphChanged(reason=f"the state of version {head.version} cannot be read back")
-    messages = _messages(thread, head)
+    messages = read_conversation(thread, head)
     try:
         state = load_state(graph.state, head.state, messages)
     except AgentRuntimeError as error:
@@ -140,18 +132,6 @@ def load_progress(
     if progress.next_node not in {*graph.nodes, END, BRANCHES}:
         raise GraphChanged(reason=f"its next node {progress.next_node!r} is gone")
     return progress
-
-
-def _messages(thread: Thread, head: Checkpoint) -> list[MessageValue]:
-    entry = cache.recall(thread.pk, head.version)
-    if entry is not None:
-        try:
-            recent = [MessageValue.model_validate(one) for one in entry["messages"]]
-            if entry["count"] == thread.message_count == len(recent):
-                return recent
-        except (KeyError, TypeError, ValueError):
-            pass
-    return load_messages(thread.pk)
 
 
 def _take_up_unsaved(progress: Progress) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import models
 
 from agentruntime.graph.messages import Message as MessageValue
+from agentruntime.graph.messages import ToolCall
 from agentruntime.models.thread import Thread
 
 
@@ -24,6 +25,8 @@ class Message(models.Model):
     tool_call_id = models.CharField(max_length=255, blank=True, default="")
     extra = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    VALUE_COLUMNS = ("id", "role", "content", "tool_calls", "tool_call_id", "extra")
 
     class Meta:
         db_table = "agentruntime_message"
@@ -56,15 +59,20 @@ class Message(models.Model):
             "extra": value.extra,
         }
 
+    @staticmethod
+    def value_of(
+        ident: uuid.UUID, role: Any, content: str, calls: Any, call_id: str, extra: Any
+    ) -> MessageValue:
+        """Return the message that these columns (`VALUE_COLUMNS`) hold: checked before."""
+        return MessageValue.model_construct(
+            id=str(ident),
+            role=role,
+            content=content,
+            tool_calls=[ToolCall.model_validate(one) for one in calls],
+            tool_call_id=call_id,
+            extra=extra,
+        )
+
     def to_value(self) -> MessageValue:
         """Return the message that the row holds."""
-        return MessageValue.model_validate(
-            {
-                "id": str(self.id),
-                "role": self.role,
-                "content": self.content,
-                "tool_calls": self.tool_calls,
-                "tool_call_id": self.tool_call_id,
-                "extra": self.extra,
-            }
-        )
+        return self.value_of(*(getattr(self, name) for name in self.VALUE_COLUMNS))

@@ -128,3 +128,12 @@ def test_what_has_no_schema_is_refused_when_it_is_declared():
         tool(name="x")(lambda *args: None)
     with pytest.raises(InvalidTool, match="letters"):
         tool(name="not a name")(lambda: None)
+
+
+def test_state_of_a_plain_type_is_an_argument_like_any_other():
+    @tool
+    def move(city: str, state: str, ctx: object) -> str:
+        return ""
+
+    assert list(move.schema["properties"]) == ["city", "state"]
+    assert move.injected == {"ctx"}
