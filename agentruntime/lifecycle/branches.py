@@ -114,7 +114,7 @@ class _Crew:
 
     def _take_in(self, work: executors.Work) -> None:
         branch, control = self._at_work.pop(work)
-        self._control.leave(control)
+        control.leave()
         hand_up(branch, self._progress)
         if work.error is not None:
             self._errors.append(work.error)
@@ -132,7 +132,7 @@ class _Crew:
             except Empty:
                 break
         for branch, control in self._at_work.values():
-            self._control.leave(control)
+            control.leave()
             hand_up(branch, self._progress)
 
 

@@ -37,6 +37,7 @@ def run_agent(turn: Turn, call: Acting, control: Control, *, take: Take) -> Any:
     try:
         call.execution.inner = work_off(branch, control, take)
     finally:
+        control.leave()
         hand_up(branch, outer)
     if call.execution.inner is not None:
         return None

@@ -53,10 +53,10 @@ class Control:
         below._hear(self)
         return below
 
-    def leave(self, below: Control) -> None:
-        """Forget a control that `branch` gave, when its work is over."""
-        if below in self._below:
-            self._below.remove(below)
+    def leave(self) -> None:
+        """Hear nothing more: the work that listened to this is over."""
+        if self._above is not None and self in self._above._below:
+            self._above._below.remove(self)
 
     def abandon(self) -> None:
         """Have the work that hears this one end where it is."""

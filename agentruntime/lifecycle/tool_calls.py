@@ -193,7 +193,12 @@ def _time_out(turn: Turn, work: Work, call: Acting) -> None:
 
 
 def _late(turn: Turn, call: Acting) -> Callable[[Work], None]:
-    return when_late(turn.progress.lease, call.row, lambda work: read_outcome(turn, call, work))
+    def read(work: Work) -> Outcome | None:
+        if call.tool.agent is not None and (work.error is not None or call.execution.waits):
+            return None  # it goes on at its own step, with whoever takes the call over
+        return read_outcome(turn, call, work)
+
+    return when_late(turn.progress.lease, call.row, read)
 
 
 def _give_up(turn: Turn, works: dict[Work, Acting]) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Q
+
 from agentruntime.graph.json_values import digest
 from agentruntime.models import (
     CallKind,
@@ -56,7 +58,9 @@ def read_timeline(thread: Thread, run: Run | None, newest: int = NEWEST) -> list
     """
     messages = list(thread.messages.order_by("-ordinal")[:newest])[::-1]
     since = messages[0].created_at if thread.message_count > len(messages) and messages else None
-    entries = list(_entries_of(thread, messages))
+    executions = _executions(thread, messages, since)
+    entries = list(_entries_of(messages, executions))
+    _insert(entries, _calls_within(messages, executions))
     _insert(entries, _questions(thread, since))
     _insert(entries, _ends(thread, since))
     if run is not None and not run.has_ended:
@@ -64,8 +68,7 @@ def read_timeline(thread: Thread, run: Run | None, newest: int = NEWEST) -> list
     return entries
 
 
-def _entries_of(thread: Thread, messages: list[Message]) -> Iterable[Entry]:
-    executions = _executions(thread, messages)
+def _entries_of(messages: list[Message], executions: dict[str, ToolExecution]) -> Iterable[Entry]:
     results = _results(messages)
     for message in messages:
         if message.role not in ("user", "assistant"):
@@ -83,14 +86,30 @@ def _call_key(message: Message, call: dict[str, Any]) -> str:
     return f"{message.id}:{call.get('id', '')}"
 
 
-def _executions(thread: Thread, messages: list[Message]) -> dict[str, ToolExecution]:
-    keys = [_call_key(message, call) for message in messages for call in message.tool_calls]
+def _keys(messages: list[Message]) -> list[str]:
+    return [_call_key(message, call) for message in messages for call in message.tool_calls]
+
+
+def _executions(
+    thread: Thread, messages: list[Message], since: datetime | None
+) -> dict[str, ToolExecution]:
+    recent = Q() if since is None else Q(call_key__in=_keys(messages)) | Q(created_at__gte=since)
     rows = (
-        ToolExecution.objects.filter(thread=thread, call_key__in=keys, kind=CallKind.CALL)
+        ToolExecution.objects.filter(recent, thread=thread, kind=CallKind.CALL)
         .select_related("run")
         .prefetch_related("interrupts__answered_by")
     )
     return {row.call_key: row for row in rows}
+
+
+def _calls_within(messages: list[Message], executions: dict[str, ToolExecution]) -> Iterable[Entry]:
+    """Calls that no message of the thread asks for: those of agents that are asked, and those of
+    branches that are still at work.
+    """
+    for key in executions.keys() - set(_keys(messages)):
+        row = executions[key]
+        call = {"name": row.tool, "arguments": row.arguments}
+        yield Entry("call", key, row.created_at, call_facts(call, row, None))
 
 
 def _results(messages: list[Message]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from agentruntime.graph import (
 from agentruntime.invariants import find_violations
 from agentruntime.lifecycle import delete_thread, resume_run, retry_run, start_run, stop_run
 from agentruntime.models import BranchStep, Checkpoint, Interrupt, Run, ToolExecution
+from agentruntime.pages.timeline import read_timeline
 from approvals.models import Approval
 from tests.agents import agent, asks_for, call, calls_of, registered, results_of
 from tests.lifecycle import desk
@@ -309,3 +310,21 @@ def test_an_agent_that_may_not_be_asked_is_not_asked(drive, look):
         decided(message="hi")
         run = drive(run=run)
     assert look.messages(run)[-1] == ("assistant", "yes")
+
+
+def test_what_an_inner_agent_asks_is_seen_where_the_outer_run_is_seen(drive, look, admin_client):
+    @tool(approval=True)
+    def pay(to: str) -> str:
+        return "paid"
+
+    inner = create_agent(model=asks_for([call("pay", to="ann")]), tools=[pay])
+    with asked(inner) as name:
+        run = drive(name)
+        calls = [one for one in read_timeline(run.thread, run) if one.kind == "call"]
+        assert [one.facts["tool"] for one in calls] == ["ask_0", "pay"]
+        assert [one["status"] for one in calls[1].facts["questions"]] == ["open"]
+        body = admin_client.get(f"/api/v1/runs/{run.pk}/").json()
+        assert [one["payload"]["tool"] for one in body["open_interrupts"]] == ["pay"]
+        decided(to="ann")
+        run = drive(run=run)
+    assert run.status == "completed"
