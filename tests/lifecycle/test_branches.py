@@ -351,7 +351,7 @@ def test_a_worker_that_ends_gives_open_branches_back_and_keeps_the_finished(driv
 def test_a_tool_that_tries_again_later_does_not_hold_up_its_siblings(drive, look):
     tries = []
 
-    @tool(retries=2, retry_delay=0.05)
+    @tool(retries=2, retry_delay=2.0)
     def flaky(of: str) -> ToolResult:
         tries.append(of)
         if tries.count(of) < 2 and of == "x":
