@@ -162,5 +162,5 @@ def in_words(seconds: float | None) -> str:
         return "–"
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 1.5 * size:
-            return f"{seconds / size:.1f} {unit}"
+            return f"{round(seconds / size, 1):g} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 or not seconds else f"{seconds:.1f} s"

@@ -89,3 +89,107 @@ def test_claim_and_release(ask, desk, bob):
     assert "claimed by bob" in desk.get(QUEUE).text
     desk.post(f"{page_of(approval)[:-7]}release/")
     assert Approval.objects.get().claimed_by is None
+
+
+def test_a_host_shows_a_tool_with_a_template_of_its_own(ask, desk, settings, tmp_path):
+    folder = tmp_path / "approvals" / "tools"
+    folder.mkdir(parents=True)
+    (folder / "refund.html").write_text("<p>Our own view of {{ approval.target }}</p>")
+    engine = settings.TEMPLATES[0]
+    settings.TEMPLATES = [engine | {"DIRS": [*engine["DIRS"], tmp_path]}]
+    assert "Our own view of 1042" in desk.get(page_of(ask())).text
+
+
+def test_arguments_that_the_schema_does_not_know_are_shown_and_marked(ask, desk):
+    approval = ask()
+    Approval.objects.update(arguments=approval.arguments | {"account": "mallory"})
+    page = desk.get(page_of(approval)).text
+    assert "mallory" in page
+    assert "not in the tool&#x27;s schema" in page or "not in the tool's schema" in page
+
+
+def test_earlier_decisions_on_the_same_order_are_told(ask, desk, bob):
+    from approvals.decide import decide
+
+    earlier = ask()
+    decide(approval_id=earlier.pk, verdict="decline", user=bob, reason="Once is enough.")
+    page = desk.get(page_of(ask())).text
+    assert "Once is enough." in page
+    assert page_of(earlier) in page
+
+
+def test_the_page_takes_as_many_queries_for_a_long_thread(ask, desk, django_assert_max_num_queries):
+    approval = ask()
+    with django_assert_max_num_queries(40):
+        desk.get(page_of(approval))
+
+
+def test_the_dashboard_needs_its_permission(ask, desk, client, person):
+    ask()
+    assert desk.get(f"{QUEUE}dashboard/").status_code == 403
+    client.force_login(person("lead", "approvals.view_dashboard", "approvals.decide_refund"))
+    assert client.get(f"{QUEUE}dashboard/").status_code == 200
+
+
+SECRETS = {"token": "S1-canary", "cfg": {"password": "S2-canary", "a": "b"}}
+
+
+@pytest.fixture
+def connected():
+    """An agent that wants a call with secrets in its arguments; gives what the tool was given."""
+    from agentruntime.graph import ApprovalRule, Message, ToolCall, create_agent, register, tool
+    from agentruntime.graph.registry import unregister
+
+    got = []
+
+    @tool(approval=ApprovalRule(permission="approvals.decide_refund", editable=("cfg", "token")))
+    def connect(token: str, cfg: dict[str, str]) -> str:
+        """Connect."""
+        got.append({"token": token, "cfg": cfg})
+        return "connected"
+
+    def model(messages, tools):
+        if messages[-1].role == "user":
+            call = ToolCall(id="c", name="connect", arguments=SECRETS)
+            return Message.assistant("", tool_calls=[call])
+        return Message.assistant("done")
+
+    register("wires", create_agent(model=model, tools=[connect]))
+    yield got
+    unregister("wires")
+
+
+def test_secrets_of_arguments_are_shown_nowhere(connected, agent, alice, desk, work, bob):
+    from agentruntime.lifecycle import start_run
+    from agentruntime.models import Event
+    from approvals.decide import decide
+
+    start_run(graph="wires", input="connect", user=alice)
+    work()
+    approval = Approval.objects.get()
+    page = desk.get(page_of(approval)).text
+    events = str(list(Event.objects.values("type", "data")))
+    assert "canary" not in str(approval.arguments) + page + events
+    decide(approval_id=approval.pk, verdict="approve", user=bob)
+    work()
+    assert connected == [SECRETS]
+    assert "canary" not in str(Decision.objects.values())
+
+
+@pytest.mark.parametrize(
+    ("settings_given", "code"),
+    [
+        ({"NONSENSE": 1}, "approvals.E001"),
+        ({"RULES": {"x": {"limit": []}}}, "approvals.E002"),
+        ({"RULES": {"x": {"limits": [{"upto": 1, "group": "g"}]}}}, "approvals.E003"),
+        ({"RULES": {"x": {"limits": [{"up_to": "much", "group": "g"}]}}}, "approvals.E004"),
+        ({"RULES": {"x": {"limits": [{"up_to": "-1", "group": "g"}]}}}, "approvals.E005"),
+        ({"RULES": {"x": {"limits": [{"up_to": "1"}]}}}, "approvals.E006"),
+        ({"MAIL": True}, "approvals.W001"),
+    ],
+)
+def test_a_wrong_setting_is_said_at_the_start(settings, settings_given, code):
+    from approvals.checks import check_settings
+
+    settings.APPROVALS = settings_given
+    assert [one.id for one in check_settings()] == [code]

@@ -5,7 +5,7 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
-from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 from django.test import Client
 
 from approvals import consumers
@@ -14,7 +14,8 @@ from approvals.models import Decision
 from tests.edges.communicator import Socket
 
 pytestmark = pytest.mark.django_db(transaction=True)
-in_thread = sync_to_async
+# Gives its connection back: the database of a test is dropped in the end.
+in_thread = database_sync_to_async
 
 
 @pytest.fixture(autouse=True)
