@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from django.dispatch import receiver
-from structlog.contextvars import get_contextvars
 
+from agentruntime.bound import bound_facts
 from agentruntime.signals import noticed
 
 logger = logging.getLogger("agentruntime")
@@ -19,10 +19,9 @@ def write_line(
 ) -> None:
     """Write one line: what happened, then `name=value` for each fact, control characters escaped.
 
-    Inside of a run its id, thread, node and fencing token are among the facts. They are bound as
-    structlog's context variables, so the lines of a host that logs through structlog have them too.
+    Inside of a run its id, thread, node and fencing token are among the facts (`record.facts`).
     """
-    facts = {**get_contextvars(), **facts}
+    facts = {**bound_facts(), **facts}
     told = " ".join(f"{name}={str(value)!r}" for name, value in facts.items())
     logger.log(
         logging.getLevelName(level.upper()),

@@ -91,7 +91,7 @@ ROWS: list[set[str]] = [
         "agentruntime.llm",
     },
     {"agentruntime.models", "agentruntime.migrations"},
-    {"agentruntime.conf", "agentruntime.crash", "agentruntime.signals"},
+    {"agentruntime.bound", "agentruntime.conf", "agentruntime.crash", "agentruntime.signals"},
     {"agentruntime.graph"},
     {"agentruntime.exceptions"},
     {"agentruntime"},
@@ -131,7 +131,7 @@ OUTSIDE: dict[str, set[str]] = {
 }
 
 # Libraries that need not be installed; they are imported where they are used.
-OPTIONAL = {"anthropic", "mcp", "openai", "opentelemetry", "pydantic_ai", "psycopg"}
+OPTIONAL = {"anthropic", "jsonschema", "mcp", "openai", "opentelemetry", "pydantic_ai", "psycopg"}
 # Functions that Django calls at its own time.
 LATE = {"ready"}
 

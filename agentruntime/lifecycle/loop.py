@@ -6,8 +6,8 @@ import uuid
 from contextlib import suppress
 
 from django.db import DatabaseError, InterfaceError
-from structlog.contextvars import bound_contextvars
 
+from agentruntime.bound import bound
 from agentruntime.conf import runtime_settings
 from agentruntime.crash import crash_point
 from agentruntime.exceptions import (
@@ -54,7 +54,7 @@ def execute(run_id: uuid.UUID) -> None:
             return
         if claim is not None:
             facts = {"run": str(run_id), "thread": str(claim.run.thread_id)}
-            with bound_contextvars(**facts, fencing_token=claim.lease.fencing_token):
+            with bound(**facts, fencing_token=claim.lease.fencing_token):
                 _hold(claim)
 
 

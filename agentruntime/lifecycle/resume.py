@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import jsonschema
 from django.db import transaction
 
 from agentruntime.crash import crash_point
@@ -102,13 +101,18 @@ def check_answer(interrupt: Interrupt, value: Any) -> None:
         if interrupt.kind == InterruptKind.OUTCOME:
             _check_outcome(value)
         elif interrupt.response_schema is not None:
-            jsonschema.validate(value, interrupt.response_schema)
+            _check_schema(value, interrupt.response_schema)
     except NotJson as error:
         raise InvalidAnswer(interrupt=interrupt.pk, reason=str(error)) from None
+
+
+def _check_schema(value: Any, schema: Any) -> None:
+    import jsonschema  # loaded when first needed: most processes never check an answer
+
+    try:
+        jsonschema.validate(value, schema)
     except jsonschema.ValidationError as error:
-        raise InvalidAnswer(
-            interrupt=interrupt.pk, reason=f"{error.json_path}: {error.message[:300]}"
-        ) from None
+        raise NotJson(error.json_path, error.message[:300]) from None
 
 
 def _check_outcome(value: Any) -> None:

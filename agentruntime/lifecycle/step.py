@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from structlog.contextvars import bound_contextvars
-
 from agentruntime import executors
+from agentruntime.bound import bound
 from agentruntime.crash import crash_point
 from agentruntime.exceptions import (
     Cancelled,
@@ -55,7 +54,7 @@ def take_step(progress: Progress, control: Control) -> NodeResult | Waiting | La
     seconds = settings.node_timeout(progress.run.config)
     deadline = in_seconds(seconds)
     try:
-        with bound_contextvars(node=name):
+        with bound(node=name):
             if isinstance(node, ToolNode):
                 return run_tools(progress, progress.prefix + name, node, control, deadline)
             return _call_node(progress, progress.prefix + name, node, control, deadline)
