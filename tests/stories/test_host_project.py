@@ -87,3 +87,15 @@ def test_a_fresh_project_runs_its_first_agent(site_packages, tmp_path):
     assert "9.90" in told
     where = manage("shell", "-c", "import agentruntime, mysite.asgi; print(agentruntime.__file__)")
     assert str(site_packages) in where
+
+
+def test_every_package_is_shipped():
+    import tomllib
+
+    shipped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    found = {
+        ".".join(file.parent.relative_to(ROOT).parts)
+        for app in ("agentruntime", "approvals")
+        for file in (ROOT / app).rglob("*.py")
+    }
+    assert set(shipped) == found | {"agentruntime.templates"}
