@@ -9,7 +9,7 @@ from typing import Any
 
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.graph.messages import ToolCall, open_calls
-from agentruntime.models import CallKind, CallStatus, DatabaseTime, Message, Run, ToolExecution
+from agentruntime.models import CallKind, CallStatus, DatabaseTime, Message, ToolExecution
 from agentruntime.signals import call_settled
 
 
@@ -74,12 +74,12 @@ def close_open_calls(
     return [_closed(rows.get(keys[call.id]), call, why) for call in calls]
 
 
-def close_calls_within(run: Run, why: str) -> None:
+def close_calls_within(run_id: uuid.UUID, why: str) -> None:
     """End the calls of a run that nothing waits for any more, and that are in no history: those of
     branches and of agents that were asked by a call. The caller holds the run's lock.
     """
     waiting = (CallStatus.PENDING, CallStatus.INTERRUPTED)
-    for row in ToolExecution.objects.filter(run=run, kind=CallKind.CALL, status__in=waiting):
+    for row in ToolExecution.objects.filter(run_id=run_id, kind=CallKind.CALL, status__in=waiting):
         _cancel(row, why)
 
 

@@ -24,7 +24,7 @@ from agentruntime.exceptions import (
     ThreadNotFound,
 )
 from agentruntime.graph import StateGraph, get_graph
-from agentruntime.graph.definition import START
+from agentruntime.graph.definition import BRANCHES, START
 from agentruntime.graph.json_values import NotJson, canonical_json, check_json, digest
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.graph.state import (
@@ -35,7 +35,7 @@ from agentruntime.graph.state import (
     state_fields,
 )
 from agentruntime.lifecycle.branch_log import beginnings
-from agentruntime.lifecycle.history import close_open_calls, last_turn
+from agentruntime.lifecycle.history import close_calls_within, close_open_calls, last_turn
 from agentruntime.lifecycle.record import Pen, StepRecord
 from agentruntime.lifecycle.settings import check_config
 from agentruntime.lifecycle.stop import stop_run
@@ -43,6 +43,7 @@ from agentruntime.models import BusyPolicy, Checkpoint, Run, Thread
 from agentruntime.models.transactions import durably
 
 RACES = 3
+LEFT = "the run ended before it"
 WITHDRAWN = "it was withdrawn: another message came in its place"
 
 
@@ -276,7 +277,8 @@ def _make_way(request: _Request) -> None:
 
 
 def _stand_in_line(request: _Request, thread: Thread) -> Run:
-    first_step(request.graph, request.messages, request.update, thread)  # refused now, if at all
+    given = (request.graph, request.messages, request.update, thread)
+    first_step(*given, begins=False)  # refused now, if at all
     kept = {
         "messages": [one.model_dump(mode="json") for one in request.messages],
         "update": request.update,
@@ -309,19 +311,22 @@ def _thread_for(request: _Request) -> Thread:
 
 
 def first_step(
-    graph: StateGraph, messages: list[MessageValue], update: Mapping[str, Any], thread: Thread
+    graph: StateGraph,
+    messages: list[MessageValue],
+    update: Mapping[str, Any],
+    thread: Thread,
+    *,
+    begins: bool = True,
 ) -> StepRecord:
     """Return the input as a checkpoint of its own: what it adds, and the node that it enters at.
 
-    Closes the calls that the run before left open. Raises `InvalidInput`.
+    Closes the calls that the run before left open, if the run `begins` now. Raises `InvalidInput`.
     """
     head = Checkpoint.objects.filter(thread=thread, version=thread.head_version).first()
     own = {name for fields in graph.own_fields.values() for name in fields}
     known = state_fields(graph.state).keys() - own  # no subgraph is under way any more
     stored = {name: value for name, value in (head.state if head else {}).items() if name in known}
-    closing = (
-        close_open_calls(thread.pk, last_turn(thread.pk), "the run ended before it") if head else []
-    )
+    closing = _close_left(thread, head) if begins and head is not None else []
     added = [message.settled(thread.pk) for message in [*closing, *messages]]
     try:
         state = load_state(graph.state, stored, added)
@@ -332,3 +337,10 @@ def first_step(
         return StepRecord("", onward.node, dump_state(state), added, branches)
     except AgentRuntimeError as error:
         raise InvalidInput(reason=str(error).rstrip(".")) from error
+
+
+def _close_left(thread: Thread, head: Checkpoint) -> list[MessageValue]:
+    closing = close_open_calls(thread.pk, last_turn(thread.pk), LEFT)
+    if closing or head.next_node == BRANCHES:  # it ended in the middle of something
+        close_calls_within(head.run_id, LEFT)
+    return closing

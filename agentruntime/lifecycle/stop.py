@@ -73,7 +73,7 @@ def _end_stopped(run: Run, token: int, unsaved: Sequence[StepRecord], why: str =
             )
             pen.append(StepRecord("", "__end__", state, closing), token)
         end_run(run, pen, RunStatus.STOPPED)
-        close_calls_within(run, why)
+        close_calls_within(run.pk, why)
 
 
 def _head_state(thread_id: uuid.UUID, version: int) -> dict[str, object]:

@@ -328,3 +328,20 @@ def test_what_an_inner_agent_asks_is_seen_where_the_outer_run_is_seen(drive, loo
         decided(to="ann")
         run = drive(run=run)
     assert run.status == "completed"
+
+
+def test_a_message_after_a_failed_run_ends_what_its_agents_had_asked_for(drive, look):
+    def broken(messages, tools):
+        raise ValueError("no")
+
+    @tool(approval=True)
+    def pay(to: str) -> str:
+        raise AssertionError
+
+    payer = create_agent(model=asks_for([call("pay", to="ann")]), tools=[pay])
+    with asked(payer, create_agent(model=broken)) as name:
+        run = drive(name)
+        assert run.status == "failed"
+        drive(name, thread_id=run.thread_id)
+    old = [row.status for row in look.calls(run) if row.run_id == run.pk]
+    assert set(old) == {"cancelled"}

@@ -14,11 +14,11 @@ from agentruntime.exceptions import (
     ThreadNotFound,
     UnknownGraph,
 )
-from agentruntime.graph import END, START, Message, State, StateGraph
+from agentruntime.graph import END, START, Message, State, StateGraph, tool
 from agentruntime.lifecycle import start_run
 from agentruntime.models import Message as MessageRow
 from agentruntime.models import Run, Thread
-from tests.agents import registered
+from tests.agents import agent, call, registered
 
 
 class Ticket(State):
@@ -138,3 +138,15 @@ def test_a_rolled_back_start_leaves_nothing_and_rings_nobody(graph, monkeypatch)
         run = start_run(graph=graph, input="x")
         assert rung == []
     assert rung == [run.pk]
+
+
+def test_a_message_that_stands_in_line_leaves_the_calls_before_it_alone(drive, look):
+    @tool(approval=True)
+    def pay(to: str) -> str:
+        return "paid"
+
+    with agent([pay], [call("pay", to="ann")]) as name:
+        run = drive(name)
+        Thread.objects.filter(pk=run.thread_id).update(on_busy="queue")
+        start_run(graph=name, input="and more", thread_id=run.thread_id)
+        assert [row.status for row in look.calls(run)] == ["interrupted"]
