@@ -23,7 +23,7 @@ from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from agentruntime import signals
 
-SEND_SECONDS = 1.0
+SEND_SECONDS = 3.0
 PAUSE_AFTER_FAILURE_SECONDS = 2.0
 MAX_PENDING_THREADS = 10_000
 MAX_PENDING_FRAMES = 200

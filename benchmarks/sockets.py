@@ -59,7 +59,9 @@ def measure(options: argparse.Namespace) -> None:
         [
             sys.executable,
             "-m",
-            *"uvicorn config.asgi:application --log-level warning".split(),
+            "uvicorn",
+            "config.asgi:application",
+            "--log-level=warning",
             "--port",
             str(port),
         ],

@@ -281,3 +281,17 @@ async def test_live_text_passes_through_and_is_not_stored(ann, thread, say):
         assert shown[0]["data"]["text"] == "hel"
         json.dumps(shown, allow_nan=False)
         assert await in_thread(thread.events.count)() == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [log_out, deactivate, give_away, delete])
+async def test_seconds_to_silence_with_the_default_settings(ann, thread, runtime, change):
+    import time
+
+    runtime()
+    async with socket(f"/ws/threads/{thread.pk}/", await in_thread(cookie)(ann)) as made:
+        assert await made.receive_nothing(0.3)
+        began = time.monotonic()
+        await in_thread(change)(ann, thread)
+        await closed_with(made, timeout=10)
+        print(f"\n{change.__name__}: silent after {time.monotonic() - began:.1f} s")
