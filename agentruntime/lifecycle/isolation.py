@@ -84,7 +84,7 @@ class Alone:
     def kill(self) -> None:
         """End the process and whatever it started."""
         self._given_up = True
-        if self._process is not None:
+        if self._process is not None and self._process.pid is not None:  # else it is starting
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()

@@ -29,10 +29,14 @@ def _sound(request: pytest.FixtureRequest, _by_hand: None) -> Iterator[None]:  #
 
 
 @pytest.fixture
-def die_at() -> Callable[[str, Callable[[], Any]], None]:
+def die_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], Any]], None]:
     """Let a worker die at a named point of `work`, and its lease lapse."""
     from agentruntime import crash
+    from agentruntime.lifecycle import lease
     from agentruntime.models import DatabaseTime, Run
+
+    # The process lives on; a beat that was under way must not bring the lease back.
+    monkeypatch.setattr(lease.Keeper, "prolong", lambda *_: None)
 
     def die(point: str, work: Callable[[], Any]) -> None:
         crash.arm(f"{point}:1:raise" if ":" not in point else f"{point}:raise")

@@ -187,6 +187,7 @@ def test_a_tool_in_a_process_returns_raises_and_is_killed(drive, look, tmp_path)
     with agent([add, fail_alone, hang_alone], calls) as name:
         run = drive(name)
     added, failed, hung = look.calls(run)
+    assert added.error is None
     assert added.result["sum"] == 3
     assert added.result["pid"] != os.getpid()
     assert failed.error["detail"] == "ConnectionError: no line"
