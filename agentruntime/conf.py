@@ -48,6 +48,8 @@ class Settings:
     """How many claims in a row may end without a commit before the run is parked."""
     MAX_CALL_ATTEMPTS: int = 3
     """How often one call may kill its worker before it is parked."""
+    CALLBACK_URL: str = "/api/v1/callbacks/"
+    """Where the outside world finds the address of callbacks: the site's name belongs in here."""
     MAX_RESULT_BYTES: int = 1_048_576
     """The largest tool result, node update or message that is stored."""
     EMBEDDED_WORKER: bool | None = None

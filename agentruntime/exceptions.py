@@ -207,6 +207,22 @@ class ToolTimeout(ToolError):
     )
 
 
+class JobOverdue(ToolError):
+    code = "JOB_OVERDUE_001"
+    sentence = (
+        "The job that {tool!r} had started did not end in time; whether it still takes effect is "
+        "not known{said}."
+    )
+
+
+class ClientOverdue(ToolError):
+    code = "CLIENT_OVERDUE_001"
+    sentence = (
+        "The call of {tool!r} was handed to the client, which sent no result within {seconds:g} "
+        "seconds; whether it took effect is not known."
+    )
+
+
 class ResultNotStorable(ToolError):
     code = "TOOL_RESULT_001"
     sentence = "The tool {tool!r} did its work, but its result cannot be stored: {reason}."
@@ -296,6 +312,16 @@ class InvalidAnswer(RequestError):
 class WrongDoor(RequestError):
     code = "INTERRUPT_KIND_001"
     sentence = "The interrupt {interrupt} is an approval: it is decided, not answered."
+
+
+class CallbackUnknown(RequestError):
+    code = "CALLBACK_001"
+    sentence = "No call waits at this address."
+
+
+class CallbackRefused(RequestError):
+    code = "CALLBACK_002"
+    sentence = "This result cannot be taken: {reason}."
 
 
 class IllegalTransition(RequestError):

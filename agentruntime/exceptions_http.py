@@ -21,6 +21,7 @@ from agentruntime import signals
 from agentruntime.exceptions import (
     AgentRuntimeError,
     AlreadyAnswered,
+    CallbackUnknown,
     CheckpointNotFound,
     IdempotencyConflict,
     IllegalTransition,
@@ -35,6 +36,7 @@ from agentruntime.exceptions import (
 RETRY_SECONDS = 2
 STATUS: dict[type[AgentRuntimeError], int] = {
     ThreadNotFound: 404,
+    CallbackUnknown: 404,
     RunNotFound: 404,
     CheckpointNotFound: 404,
     InterruptNotFound: 404,

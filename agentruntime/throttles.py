@@ -20,6 +20,7 @@ DEFAULT_LIMITS = {
     "token": "10/min",
     "run": "3000/min",
     "decide": "600/min",
+    "callback": "3000/min",
 }
 SECONDS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 RATE = re.compile(r"(\d+)/(\d*)([a-z]+)")

@@ -55,6 +55,7 @@ ROWS: list[set[str]] = [
     {
         "agentruntime.actors",
         "agentruntime.admin",
+        "agentruntime.callback_views",
         "agentruntime.checks",
         "agentruntime.consumers",
         "agentruntime.demo.management",
@@ -91,7 +92,13 @@ ROWS: list[set[str]] = [
         "agentruntime.llm",
     },
     {"agentruntime.models", "agentruntime.migrations"},
-    {"agentruntime.bound", "agentruntime.conf", "agentruntime.crash", "agentruntime.signals"},
+    {
+        "agentruntime.bound",
+        "agentruntime.conf",
+        "agentruntime.crash",
+        "agentruntime.schemas",
+        "agentruntime.signals",
+    },
     {"agentruntime.graph"},
     {"agentruntime.exceptions"},
     {"agentruntime"},

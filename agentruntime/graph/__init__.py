@@ -5,10 +5,19 @@ from agentruntime.graph.context import Context
 from agentruntime.graph.definition import END, START, Command, Send, StateGraph, ToolNode
 from agentruntime.graph.handoffs import agent_tool, handoff, team
 from agentruntime.graph.interrupts import interrupt, once
+from agentruntime.graph.jobs import Pending
 from agentruntime.graph.messages import Message, ToolCall
 from agentruntime.graph.registry import get_graph, register
 from agentruntime.graph.state import State
-from agentruntime.graph.tools import NOT_DONE, UNKNOWN, ApprovalRule, Tool, ToolResult, tool
+from agentruntime.graph.tools import (
+    NOT_DONE,
+    UNKNOWN,
+    ApprovalRule,
+    Tool,
+    ToolResult,
+    client_tool,
+    tool,
+)
 from agentruntime.graph.trimming import KeepMessages, KeepTokens
 
 __all__ = [
@@ -22,6 +31,7 @@ __all__ = [
     "KeepMessages",
     "KeepTokens",
     "Message",
+    "Pending",
     "Send",
     "State",
     "StateGraph",
@@ -30,6 +40,7 @@ __all__ = [
     "ToolNode",
     "ToolResult",
     "agent_tool",
+    "client_tool",
     "create_agent",
     "get_graph",
     "handoff",

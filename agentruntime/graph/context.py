@@ -30,7 +30,16 @@ class Context(Protocol):
     deadline: float | None
 
     def emit(self, data: Any) -> None:
-        """Tell watchers something now. Not stored, never the truth, lost if nobody watches."""
+        """Tell watchers something now. Not stored, never the truth, lost if nobody watches.
+
+        `data` is JSON-like and small: 16,384 characters. From any thread; it never raises.
+        """
+
+    def callback_url(self) -> str:
+        """Return the address at which this call's result may be handed in, once. In tools only.
+
+        `POST` it `{"result": ...}` or `{"error": "..."}`; whoever has it may do so.
+        """
 
     async def complete(
         self, model: str, messages: Sequence[Message], tools: Sequence[Any]

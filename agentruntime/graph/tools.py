@@ -12,7 +12,15 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Literal, overload
 
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from agentruntime.exceptions import InvalidArguments, InvalidTool
 from agentruntime.graph.json_values import NotJson, check_json, digest, read_json
@@ -20,6 +28,7 @@ from agentruntime.graph.lossless import check_lossless
 from agentruntime.graph.state import first_problem
 
 Effect = Literal["repeatable", "once", "transactional"]
+CLOSED = ConfigDict(extra="forbid")
 INJECTED = ("state", "ctx", "tool_call_id", "idempotency_key")
 PLAIN = (str, int, float, bool, "str", "int", "float", "bool")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -82,6 +91,10 @@ class Tool:
     of it may work at once in a process; `sequential`: never beside another call of its turn.
     `handoff` is the node that the run goes on at, `agent` the graph that answers; see `handoff()`
     and `agent_tool()`.
+    `runs="client"`: whoever started the run runs the call and sends its result, which has to fit
+    `returns` (a type or a JSON Schema; by default the function's own), within `timeout`.
+    `given` are the parameters, where they are not the function's. `must_ask` says why each call
+    needs a person, whatever its rule says.
     """
 
     fn: Callable[..., Any]
@@ -100,6 +113,10 @@ class Tool:
     isolation: Literal["thread", "process"] = "thread"
     handoff: str = ""
     agent: Any = None
+    runs: Literal["server", "client"] = "server"
+    returns: Any = field(default=None, hash=False)
+    given: type[BaseModel] | None = None
+    must_ask: str = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, outside of any run: no validation, no ledger, no approval."""
@@ -112,17 +129,32 @@ class Tool:
     @cached_property
     def injected(self) -> frozenset[str]:
         """The names of the parameters that the runtime gives."""
-        return injected_parameters(self.fn)
+        return frozenset() if self.given is not None else injected_parameters(self.fn)
 
     @cached_property
     def parameters(self) -> type[BaseModel]:
         """The model-given parameters as a pydantic model that refuses unknown ones."""
+        if self.given is not None:
+            return type(self.given.__name__, (self.given,), {"model_config": CLOSED})
         return _parameters_model(self.fn, self.name)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments, as the model is told it."""
         return self.parameters.model_json_schema()
+
+    @cached_property
+    def result_schema(self) -> Any:
+        """The JSON Schema of what a client sends as the result of a call, or None: anything."""
+        wanted = self.returns
+        if wanted is None and self.given is None:
+            wanted = typing.get_type_hints(self.fn, include_extras=True).get("return")
+        if wanted is None or isinstance(wanted, dict | bool):
+            return wanted
+        try:
+            return TypeAdapter(wanted).json_schema()
+        except (PydanticUserError, NameError) as error:
+            raise InvalidTool(tool=self.name, problem=str(error).splitlines()[0]) from None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -178,6 +210,8 @@ def tool(
     concurrency: int | None = ...,
     sequential: bool = ...,
     isolation: Literal["thread", "process"] = ...,
+    runs: Literal["server", "client"] = ...,
+    returns: Any = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(fn: Any = None, /, **options: Any) -> Any:
     """Make a function a tool; see `Tool` for the options. `approval=True` is the default rule."""
@@ -188,20 +222,50 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
 
 def as_tool(fn: Any, **options: Any) -> Tool:
     """Return `fn` as a `Tool`; a `Tool` stays as it is. Raises `InvalidTool`."""
+    if isinstance(fn, Tool) and not options:
+        return fn
+    if isinstance(options.get("retry_on"), type):
+        options["retry_on"] = (options["retry_on"],)
+    if isinstance(options.get("approval"), bool):
+        options["approval"] = ApprovalRule() if options["approval"] else None
     if isinstance(fn, Tool):
-        return replace(fn, **options) if options else fn
-    name = options.pop("name", "") or getattr(fn, "__name__", "")
-    description = options.pop("description", "") or _summary(fn)
-    retry_on = options.get("retry_on")
-    if isinstance(retry_on, type):
-        options["retry_on"] = (retry_on,)
-    approval = options.pop("approval", None)
-    if isinstance(approval, bool):
-        approval = ApprovalRule() if approval else None
-    made = Tool(fn=fn, name=name, description=description, approval=approval, **options)
+        made = replace(fn, **options)
+    else:
+        name = options.pop("name", "") or getattr(fn, "__name__", "")
+        description = options.pop("description", "") or _summary(fn)
+        made = Tool(fn=fn, name=name, description=description, **options)
     if problem := _problem_of(made):
-        raise InvalidTool(tool=name, problem=problem)
+        raise InvalidTool(tool=made.name, problem=problem)
     return made
+
+
+def client_tool(
+    name: str,
+    parameters: type[BaseModel],
+    *,
+    description: str = "",
+    returns: Any = None,
+    **options: Any,
+) -> Tool:
+    """Return a tool that the client runs, where there is no function for it here.
+
+    `parameters` is a pydantic model of its arguments, `returns` a type or a JSON Schema that the
+    result must fit. See `Tool` for the other options. Raises `InvalidTool`.
+    """
+    description = description or inspect.cleandoc(parameters.__doc__ or "")
+    made = Tool(
+        fn=_run_by_the_client,
+        name=name,
+        description=description,
+        runs="client",
+        returns=returns,
+        given=parameters,
+    )
+    return as_tool(made, **{"name": name, **options})
+
+
+def _run_by_the_client(**arguments: Any) -> Any:
+    raise NotImplementedError("the client runs this tool")
 
 
 def _problem_of(made: Tool) -> str:
@@ -211,6 +275,10 @@ def _problem_of(made: Tool) -> str:
         return f"the effect is one of {', '.join(typing.get_args(Effect))}, not {made.effect!r}"
     if made.effect == "transactional" and (made.is_async or made.isolation == "process"):
         return "a transactional tool is a plain function: it works inside the database transaction"
+    if made.runs == "client" and (made.effect == "transactional" or made.isolation == "process"):
+        return "what the client runs is neither transactional nor in a process of its own"
+    if made.runs == "client":
+        _ = made.result_schema  # raises InvalidTool for a type that has none
     parameters = set(made.parameters.model_fields)  # raises InvalidTool for what has no schema
     rule = made.approval
     named = {rule.amount, rule.target, *rule.editable} - {""} if rule else set()

@@ -62,12 +62,13 @@ def _run_branches(progress: Progress, control: Control) -> NodeResult | Waiting 
     if not pauses:
         return _joined(progress, branches)
     waiting = [one for one in pauses if isinstance(one, Waiting)]
+    calls = [call for one in pauses for call in one.calls]
     moments = [one.seconds if isinstance(one, Later) else one.wake_in for one in pauses]
     first = min((one for one in moments if one is not None), default=None)
     if not waiting:
-        return Later(first or 0.0)
+        return Later(first or 0.0, calls)
     questions = [question for one in waiting for question in one.questions]
-    return Waiting(questions, [scope for one in waiting for scope in one.scopes], first)
+    return Waiting(questions, [scope for one in waiting for scope in one.scopes], first, calls)
 
 
 class _Crew:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,16 @@ from agentruntime import executors
 from agentruntime.exceptions import Interrupted
 from agentruntime.graph.messages import Message
 from agentruntime.lifecycle import memo
+from agentruntime.lifecycle.callbacks import callback_url
 from agentruntime.lifecycle.model_call import ask_model
+from agentruntime.lifecycle.news import small_news
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Answers
 from agentruntime.lifecycle.results import Later, Waiting
 from agentruntime.lifecycle.spending import ModelCall
 from agentruntime.signals import progressed
+
+logger = logging.getLogger(__name__)
 
 
 class Execution:
@@ -112,11 +117,25 @@ class Execution:
         return executors.run_beside(work) if executors.on_event_loop() else work()
 
     def emit(self, data: Any) -> None:
-        self._tell("tool.progress", {"node": self.node, "data": data})
+        self._tell("tool.progress", {"node": self.node, **self._call, "data": small_news(data)})
+
+    @property
+    def _call(self) -> dict[str, Any]:
+        is_call = self._answers.tool_execution_id is not None
+        return {"call_key": self.idempotency_key} if is_call else {}
+
+    def callback_url(self) -> str:
+        if self._answers.tool_execution_id is None:
+            raise RuntimeError("callback_url() works only inside a tool of a run.")
+        return callback_url(self._answers.tool_execution_id)
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         run = self._progress.run
-        progressed.send(sender=None, thread_id=run.thread_id, run_id=run.pk, type=kind, data=data)
+        for receiver, failure in progressed.send_robust(
+            sender=None, thread_id=run.thread_id, run_id=run.pk, type=kind, data=data
+        ):
+            if failure is not None:
+                logger.debug("%r did not take live news: %r", receiver, failure)
 
     async def complete(
         self, model: str, messages: Sequence[Message], tools: Sequence[Any]

@@ -40,7 +40,7 @@ def _leave_calls(run: Run, pen: Pen) -> None:
     """
     started = ToolExecution.objects.filter(run=run, status=CallStatus.RUNNING)
     for row in started.order_by("id"):
-        if row.effect == "transactional":
+        if row.effect == "transactional" and row.outside is None:
             row.save_fields(status=CallStatus.PENDING)
             continue
         row.save_fields(status=CallStatus.UNKNOWN)

@@ -92,8 +92,9 @@ def _closed(row: ToolExecution | None, call: ToolCall, why: str) -> MessageValue
 
 
 def _cancel(row: ToolExecution, why: str) -> None:
-    was_started = row.status in (CallStatus.RUNNING, CallStatus.UNKNOWN)
-    if was_started and row.effect != "transactional":  # such a one is rolled back
+    at_work = row.status in (CallStatus.RUNNING, CallStatus.UNKNOWN)
+    is_undone = row.effect == "transactional"  # rolled back
+    if row.outside is not None or (at_work and not is_undone):
         changes: dict[str, Any] = {
             "status": CallStatus.UNKNOWN,
             "error": {

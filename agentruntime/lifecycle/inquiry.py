@@ -9,6 +9,7 @@ from typing import Any
 from agentruntime import executors
 from agentruntime.exceptions import Cancelled
 from agentruntime.graph.tools import NOT_DONE, UNKNOWN
+from agentruntime.lifecycle import jobs
 from agentruntime.lifecycle.finish import readable
 from agentruntime.lifecycle.lease import Control
 from agentruntime.lifecycle.outcomes import succeeded
@@ -32,6 +33,15 @@ def find_out(turn: Turn, control: Control, deadline: float | None) -> None:
             turn.reconciled[row.pk] = why
         else:
             turn.reconciled[row.pk] = succeeded(tool, turn.progress.graph.state, said)
+
+
+def ask_about_jobs(turn: Turn, control: Control, deadline: float | None) -> None:
+    """Ask what has become of the jobs that are due."""
+    for row in turn.to_poll:
+        assert row.outside is not None
+        said = _ask(jobs.question_for(row), control, deadline, row.outside["handle"])
+        kind = turn.progress.graph.state
+        turn.polled[row.pk] = jobs.read_answer(row, turn.tools[row.tool], kind, said)
 
 
 def check_again(turn: Turn, control: Control, deadline: float | None) -> None:

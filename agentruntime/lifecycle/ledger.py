@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from agentruntime.exceptions import LeaseLost
 from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.record import Pen
-from agentruntime.models import UNSETTLED, CallStatus, DatabaseTime, Lease, ToolExecution
+from agentruntime.models import UNSETTLED, CallStatus, DatabaseTime, Lease, Run, ToolExecution
 from agentruntime.models.transactions import durably
 from agentruntime.signals import call_settled, counted
 
@@ -31,6 +32,8 @@ def settle(pen: Pen, row: ToolExecution, outcome: Outcome, **only: Any) -> ToolE
     that the row must have for it. A failure counts only for the attempt that failed: a later one
     may be succeeding right now.
     """
+    if outcome.outside is not None:
+        return hand_over(row, outcome.outside, **only)
     there: tuple[CallStatus, ...] = (
         CallStatus.PENDING,
         CallStatus.RUNNING,
@@ -56,6 +59,37 @@ def announce(pen: Pen, row: ToolExecution, outcome: Outcome) -> None:
     elif outcome.status == CallStatus.UNKNOWN:
         counted.send(sender=None, name="tool.unknown", value=1, attributes={"tool": row.tool})
     call_settled.send(sender=ToolExecution, execution=row)
+
+
+def hand_over(row: ToolExecution, job: dict[str, Any], **only: Any) -> ToolExecution:
+    """Write that a started call goes on elsewhere, unless it has an outcome; return its row.
+
+    `job` is {"kind", "handle", "poll", "every", "deadline"}. The deadline of a call that goes on
+    elsewhere already stays.
+    """
+    outside = {**job, **_deadline(row, job)}
+    at_work = ToolExecution.objects.filter(
+        pk=row.pk, status__in=(CallStatus.RUNNING, CallStatus.UNKNOWN), **only
+    )
+    changes = {"status": CallStatus.RUNNING, "outside": outside, "error": None}
+    if not at_work.update(**changes, retry_at=DatabaseTime(job["every"])):
+        return ToolExecution.objects.get(pk=row.pk)
+    row.refresh_from_db(fields=[*changes, "retry_at"])
+    return row
+
+
+def _deadline(row: ToolExecution, job: dict[str, Any]) -> dict[str, Any]:
+    if row.outside:
+        return {name: row.outside[name] for name in ("deadline", "until")}
+    limit = job["deadline"]
+    until = None if limit is None else database_now() + timedelta(seconds=limit)
+    return {"until": until.isoformat() if until else None}
+
+
+def database_now() -> datetime:
+    """Return the moment by the database's clock."""
+    now: datetime = Run.objects.annotate(now=DatabaseTime()).values_list("now", flat=True)[:1][0]
+    return now
 
 
 def take_over(row: ToolExecution, outcome: Outcome) -> None:
@@ -95,7 +129,9 @@ def fields_of(outcome: Outcome) -> dict[str, Any]:
         "state_update": outcome.state_update,
         "error": outcome.error,
     }
-    if outcome.status != CallStatus.UNKNOWN:
+    if outcome.outside is not None:
+        fields["outside"] = {**outcome.outside, "until": None}
+    elif outcome.status != CallStatus.UNKNOWN:
         fields["finished_at"] = DatabaseTime()
     return fields
 

@@ -122,7 +122,7 @@ def _step(progress: Progress, control: Control) -> bool:
         return False
     if isinstance(result, Later):
         _save(progress)
-        give_back(progress.lease, wake_in=result.seconds)
+        give_back(progress.lease, result.seconds, count_claim=False, calls=result.calls)
         return False
     step, state = join_result(progress, result)
     if progress.unrecorded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentruntime.exceptions import ToolFailed
+from agentruntime.graph.jobs import Pending
 from agentruntime.graph.messages import new_id
 from agentruntime.graph.tools import Tool
 from agentruntime.lifecycle import doubt, ledger
@@ -37,6 +38,9 @@ class Memo:
         return not self.row.is_settled and not self._is_mine
 
     def record(self, value: Any) -> None:
+        if isinstance(value, Pending):
+            self.fail(TypeError("a job is waited for by the tool that returns it, not by once()"))
+            return
         self._settle(succeeded(_as_tool(self.row), self._progress.graph.state, value))
 
     def fail(self, error: Exception) -> None:

@@ -10,6 +10,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import AgentRuntimeError, ResultNotStorable, ToolError, ToolFailed
+from agentruntime.graph.jobs import Pending, name_of
 from agentruntime.graph.json_values import NotJson, check_json
 from agentruntime.graph.masking import MASK, mask
 from agentruntime.graph.state import State, field_of
@@ -26,10 +27,14 @@ class Outcome:
     result: Any = None
     state_update: dict[str, Any] = field(default_factory=dict)
     error: dict[str, str] | None = None
+    outside: dict[str, Any] | None = None
+    """The job that goes on elsewhere, of a call that has no outcome yet."""
 
 
 def succeeded(tool: Tool, kind: type[State], value: Any) -> Outcome:
     """Return the outcome of a call that returned. What cannot be stored is said, never repeated."""
+    if isinstance(value, Pending):
+        return _pending(tool, value)
     content, update = (
         (value.content, value.update) if isinstance(value, ToolResult) else (value, {})
     )
@@ -41,6 +46,22 @@ def succeeded(tool: Tool, kind: type[State], value: Any) -> Outcome:
         reason = readable(str(error) or type(error).__name__, 300).rstrip(".")
         unstorable = ResultNotStorable(tool=tool.name, reason=reason)
         return Outcome(CallStatus.SUCCEEDED, error=as_error(unstorable))
+
+
+def _pending(tool: Tool, job: Pending) -> Outcome:
+    problem = job.problem
+    try:
+        handle = _plain(job.handle)
+    except (NotJson, PydanticSerializationError, RecursionError) as error:
+        handle, problem = None, f"its handle cannot be stored: {readable(str(error), 300)}"
+    if problem:
+        unstorable = ResultNotStorable(tool=tool.name, reason=f"it is a job, but {problem}")
+        return Outcome(CallStatus.SUCCEEDED, error=as_error(unstorable))
+    poll = name_of(job.poll) if job.poll is not None else None
+    waits = {"kind": "job", "handle": handle, "poll": poll}
+    return Outcome(
+        CallStatus.RUNNING, outside={**waits, "every": job.every, "deadline": job.deadline}
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from agentruntime.lifecycle.questions import Question
 from agentruntime.lifecycle.record import Pen, StepRecord, writing
 from agentruntime.lifecycle.results import Waiting
 from agentruntime.models import (
+    SETTLED,
     CallStatus,
     DatabaseTime,
     Interrupt,
@@ -55,6 +56,7 @@ def _pause(
         for step in unsaved:
             pen.append(step, lease.fencing_token)
         fresh, has_moved_on = withdraw_and_open(run, waiting.questions, waiting.scopes)
+        has_moved_on = has_moved_on or _has_ended(waiting.calls)
         if has_moved_on or not Interrupt.objects.filter(run=run, status="open").exists():
             run.move_to(RunStatus.QUEUED, attempts=0)
             pen.tell("run.queued", reason="answered")
@@ -67,6 +69,11 @@ def _pause(
             _tell(pen, run, fresh)
         transaction.on_commit(lambda: crash_point("A1"))
     return run.status
+
+
+def _has_ended(calls: Sequence[int]) -> bool:
+    """Say whether a call that goes on elsewhere has its outcome by now."""
+    return bool(calls) and ToolExecution.objects.filter(pk__in=calls, status__in=SETTLED).exists()
 
 
 def has_let_go(run: Run, lease: Lease) -> bool:
@@ -141,9 +148,14 @@ def _tell(pen: Pen, run: Run, fresh: Sequence[Interrupt]) -> None:
     pen.tell("run.interrupted", interrupts=told)
 
 
-def give_back(lease: Lease, wake_in: float | None = None, count_claim: bool = True) -> None:
+def give_back(
+    lease: Lease,
+    wake_in: float | None = None,
+    count_claim: bool = True,
+    calls: Sequence[int] = (),
+) -> None:
     """Queue a held run again: its time slice is over, its worker ends, or it waits `wake_in`
-    seconds.
+    seconds, unless one of `calls` has ended.
     """
 
     def work() -> None:
@@ -152,12 +164,13 @@ def give_back(lease: Lease, wake_in: float | None = None, count_claim: bool = Tr
             return  # the commit had landed, only its answer was lost
         run = Run.held(lease)
         changes: dict[str, Any] = {} if count_claim else {"attempts": max(run.attempts - 1, 0)}
-        if wake_in is not None:
-            changes["wake_at"] = DatabaseTime(wake_in)
+        later = None if _has_ended(calls) else wake_in
+        if later is not None:
+            changes["wake_at"] = DatabaseTime(later)
         run.move_to(RunStatus.QUEUED, **changes)
-        if wake_in is None:
+        if later is None:
             ring_after_commit(run.pk)
         else:
-            ring_later(run.pk, wake_in)
+            ring_later(run.pk, later)
 
     durably(work)

@@ -40,6 +40,8 @@ def record(
     try:
         rows = durably(lambda: _record(lease, ended))
         for number, (row, outcome) in enumerate(ended):
+            if rows[number].outside is not None and outcome.outside is not None:
+                continue  # it goes on elsewhere
             if not rows[number].is_settled and outcome.status != CallStatus.UNKNOWN:
                 _record_late(lease, row, outcome)  # another worker has the call by now
                 rows[number] = ToolExecution.objects.get(pk=row.pk)
@@ -134,13 +136,15 @@ def _record_late(lease: Lease, row: ToolExecution, outcome: Outcome) -> None:
             fresh = ToolExecution.objects.filter(pk=row.pk).first()
             if fresh is None or not _is_waited_for(fresh, row):
                 return
+            if fresh.is_settled and outcome.outside is not None:
+                return  # the model was told, and a job is no news about what it did
             if fresh.is_settled:  # it was reported as overdue; now it is known what it did
                 fresh.save_fields(status=CallStatus.UNKNOWN)
             is_failure = outcome.status == CallStatus.FAILED
             only = {"attempts": row.attempts} if is_failure else {}
             fresh = settle(pen, fresh, outcome, **only)
-        if fresh.is_settled:
-            _withdraw_question(run, fresh)
+        if fresh.is_settled or fresh.outside is not None:
+            withdraw_question(run, fresh)
 
     durably(work)
 
@@ -152,7 +156,8 @@ def _is_waited_for(fresh: ToolExecution, row: ToolExecution) -> bool:
     return is_overdue and fresh.attempts == row.attempts
 
 
-def _withdraw_question(run: Run, row: ToolExecution) -> None:
+def withdraw_question(run: Run, row: ToolExecution) -> None:
+    """Close the open question what became of a call, and wake the locked run that waits on it."""
     asked = Interrupt.objects.select_for_update().filter(
         tool_execution=row, kind=InterruptKind.OUTCOME, status=InterruptStatus.OPEN
     )

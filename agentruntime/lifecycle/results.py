@@ -36,6 +36,9 @@ class Waiting:
     questions: Sequence[Question]
     scopes: Sequence[str]
     wake_in: float | None = None
+    calls: Sequence[int] = ()
+    """Ledger rows that go on elsewhere: if one has its outcome by now, there is nothing to wait
+    for."""
 
 
 @dataclass(frozen=True)
@@ -43,3 +46,5 @@ class Later:
     """There is nothing to do for so many seconds."""
 
     seconds: float
+    calls: Sequence[int] = ()
+    """Ledger rows that go on elsewhere, as in `Waiting`."""

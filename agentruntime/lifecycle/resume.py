@@ -11,6 +11,7 @@ from agentruntime.crash import crash_point
 from agentruntime.dispatch import ring_after_commit
 from agentruntime.exceptions import AlreadyAnswered, InterruptNotFound, InvalidAnswer, WrongDoor
 from agentruntime.graph.json_values import NotJson, check_json
+from agentruntime.lifecycle.client_calls import check_result
 from agentruntime.lifecycle.record import writing
 from agentruntime.models import (
     DatabaseTime,
@@ -21,6 +22,7 @@ from agentruntime.models import (
     RunStatus,
 )
 from agentruntime.models.transactions import durably
+from agentruntime.schemas import check_schema
 
 
 def resume_run(*, interrupt_id: uuid.UUID | str, value: Any, user: Any = None) -> Run:
@@ -100,19 +102,12 @@ def check_answer(interrupt: Interrupt, value: Any) -> None:
         check_json(value)
         if interrupt.kind == InterruptKind.OUTCOME:
             _check_outcome(value)
+        elif interrupt.kind == InterruptKind.CLIENT:
+            check_result(value, interrupt.response_schema)
         elif interrupt.response_schema is not None:
-            _check_schema(value, interrupt.response_schema)
+            check_schema(value, interrupt.response_schema)
     except NotJson as error:
         raise InvalidAnswer(interrupt=interrupt.pk, reason=str(error)) from None
-
-
-def _check_schema(value: Any, schema: Any) -> None:
-    import jsonschema  # loaded when first needed: most processes never check an answer
-
-    try:
-        jsonschema.validate(value, schema)
-    except jsonschema.ValidationError as error:
-        raise NotJson(error.json_path, error.message[:300]) from None
 
 
 def _check_outcome(value: Any) -> None:

@@ -26,7 +26,7 @@ from agentruntime.graph.messages import open_calls
 from agentruntime.lifecycle import ledger, settings
 from agentruntime.lifecycle.acting import Acting, begin, may_retry, prepare, read_outcome
 from agentruntime.lifecycle.history import result_message
-from agentruntime.lifecycle.inquiry import check_again, find_out
+from agentruntime.lifecycle.inquiry import ask_about_jobs, check_again, find_out
 from agentruntime.lifecycle.lease import Control
 from agentruntime.lifecycle.outcomes import Outcome, as_error, load_delta
 from agentruntime.lifecycle.policy import with_policy
@@ -64,13 +64,15 @@ def run_tools(
             find_out(turn, control, deadline)
         elif turn.to_recheck:
             check_again(turn, control, deadline)
+        elif turn.to_poll:
+            ask_about_jobs(turn, control, deadline)
         else:
             break
     control.check()
     if turn.questions:
-        return Waiting(turn.questions, turn.scopes, wake_in=turn.retry_in)
+        return Waiting(turn.questions, turn.scopes, wake_in=turn.retry_in, calls=turn.elsewhere)
     if turn.retry_in is not None:
-        return Later(turn.retry_in)
+        return Later(turn.retry_in, calls=turn.elsewhere)
     return _join(turn)
 
 
@@ -150,8 +152,8 @@ def _note_questions(turn: Turn, ended: dict[Work, Acting]) -> None:
     """Keep what was asked for the pause, which opens it; until then the rows say that they wait."""
     for call in ended.values():
         if isinstance(inner := call.execution.inner, Later):
-            due = DatabaseTime(inner.seconds)
-            ledger.put_back(turn.progress.lease, call.row, status=CallStatus.PENDING, retry_at=due)
+            turn.asked_now[call.row.pk], turn.asked_within[call.row.pk] = [], inner
+            ledger.put_back(turn.progress.lease, call.row, status=CallStatus.PENDING)
         elif call.execution.waits:
             turn.asked_now[call.row.pk] = call.execution.questions()
             turn.was_asked = True

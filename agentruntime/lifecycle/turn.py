@@ -17,14 +17,14 @@ from agentruntime.exceptions import (
 )
 from agentruntime.graph.messages import ToolCall
 from agentruntime.graph.tools import Tool
-from agentruntime.lifecycle import doubt, gate, ledger
+from agentruntime.lifecycle import client_calls, doubt, gate, jobs, ledger
 from agentruntime.lifecycle.history import call_key
 from agentruntime.lifecycle.intents import draft_intent, insert_intents
 from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Question
 from agentruntime.lifecycle.record import Pen, writing
-from agentruntime.lifecycle.results import Waiting
+from agentruntime.lifecycle.results import Later, Waiting
 from agentruntime.models import (
     CallStatus,
     DatabaseTime,
@@ -53,15 +53,18 @@ class Turn:
     to_start: list[ToolExecution] = field(default_factory=list)
     to_reconcile: list[ToolExecution] = field(default_factory=list)
     to_recheck: list[ToolExecution] = field(default_factory=list)
+    to_poll: list[ToolExecution] = field(default_factory=list)
+    elsewhere: list[int] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     scopes: list[str] = field(default_factory=list)
     retry_in: float | None = None
     answers: dict[str, list[Interrupt]] = field(default_factory=dict)
     asked_now: dict[int, list[Question]] = field(default_factory=dict)
-    asked_within: dict[int, Waiting] = field(default_factory=dict)
+    asked_within: dict[int, Waiting | Later] = field(default_factory=dict)
     """What the agents that calls ask wait for."""
     rechecked: dict[int, str | None] = field(default_factory=dict)
     reconciled: dict[int, Any] = field(default_factory=dict)
+    polled: dict[int, Any] = field(default_factory=dict)
     is_first_look: bool = True
     was_asked: bool = False
     """Whether any of the calls has asked something, now or before."""
@@ -119,6 +122,8 @@ class Turn:
     def _look(self, drafts: list[ToolExecution], is_again: bool) -> None:
         self.to_start, self.to_reconcile, self.to_recheck = [], [], []
         self.questions, self.scopes, self.retry_in = [], [], None
+        self.to_poll, self.elsewhere = [], []
+        has_asked = bool(self.polled)
         run = Run.held(self.progress.lease)
         if run.stop_requested_at is not None:  # nothing starts once that is committed
             self.progress.stop_seen = True
@@ -135,7 +140,7 @@ class Turn:
                     self._decide(pen, row, asked.get(row.pk, []))
             # A look that starts nothing is no progress: a claim that dies in it, again and again
             # (a provider that kills whoever asks it), has to be counted.
-            if run.attempts and (fresh or self.to_start):
+            if run.attempts and (fresh or self.to_start or has_asked):
                 run.save_fields(attempts=0)
 
     def _insert(self, pen: Pen, drafts: list[ToolExecution], is_again: bool) -> set[str]:
@@ -149,9 +154,11 @@ class Turn:
         return {row.call_key for row in missing}
 
     def _has_a_turn(self, row: ToolExecution) -> bool:
-        """Whether a call may have to wait for others."""
+        """Whether a call may have to wait for others, or is not this process's to run."""
         tool = self.tool_of(row)
-        return tool is not None and (tool.sequential or tool.concurrency is not None)
+        return tool is not None and (
+            tool.sequential or tool.concurrency is not None or tool.runs == "client"
+        )
 
     def _keep_unrecorded(self) -> None:
         """A call that ended, and whose end could not be written, has ended all the same."""
@@ -200,6 +207,10 @@ class Turn:
             self.questions += self.asked_now[row.pk]
             self.scopes += [one.scope for one in self.asked_now[row.pk]]
             self._wait_within(self.asked_within.get(row.pk))
+        elif jobs.is_job(row):
+            self._decide_job(pen, row)
+        elif client_calls.is_with_client(row):
+            self._decide_handed_over(pen, row, tool, asked)
         elif row.status == CallStatus.PENDING:
             self._start_when_due(pen, row)
         elif row.status == CallStatus.INTERRUPTED:
@@ -207,11 +218,50 @@ class Turn:
         else:
             self._decide_unknown(pen, row, tool, asked)
 
-    def _wait_within(self, waiting: Waiting | None) -> None:
-        if waiting is not None:
-            self.scopes += waiting.scopes
-            if waiting.wake_in is not None:
-                self.retry_in = min(self.retry_in or waiting.wake_in, waiting.wake_in)
+    def _wait_within(self, waiting: Waiting | Later | None) -> None:
+        if waiting is None:
+            return
+        self.elsewhere += waiting.calls
+        if isinstance(waiting, Later):
+            self._wait_for(waiting.seconds)
+            return
+        self.scopes += waiting.scopes
+        if waiting.wake_in is not None:
+            self._wait_for(waiting.wake_in)
+
+    def _decide_job(self, pen: Pen, row: ToolExecution) -> None:
+        """A call that goes on elsewhere: it is asked about when it is due, and never started."""
+        said = self.polled.pop(row.pk, NOT_PRESENT)
+        if isinstance(said, Outcome):
+            row = ledger.settle(pen, row, said)
+            if row.is_settled:
+                return
+        elif said is NOT_PRESENT and jobs.is_due(row):
+            self.to_poll.append(row)
+            return
+        if jobs.seconds_left(row) == 0:
+            ledger.settle(pen, row, jobs.overdue(row, said if isinstance(said, str) else ""))
+            return
+        if said is not NOT_PRESENT and row.outside is not None:
+            row.save_fields(retry_at=DatabaseTime(row.outside["every"]))
+            row.refresh_from_db(fields=["retry_at"])
+        self.elsewhere.append(row.pk)
+        self._wait_for(jobs.seconds_to_wait(row))
+
+    def _wait_for(self, seconds: float) -> None:
+        self.retry_in = seconds if self.retry_in is None else min(seconds, self.retry_in)
+
+    def _decide_handed_over(
+        self, pen: Pen, row: ToolExecution, tool: Tool, asked: list[Interrupt]
+    ) -> None:
+        self.scopes.append(client_calls.scope_of(row))
+        standing = client_calls.standing_of(row, tool, asked)
+        if isinstance(standing, Outcome):
+            ledger.settle(pen, row, standing)
+        elif isinstance(standing, Interrupt):
+            self.questions.append(gate.same_question(standing))
+        else:
+            self.questions.append(standing)
 
     def _decide_without_tool(self, pen: Pen, row: ToolExecution, asked: list[Interrupt]) -> None:
         """The tool went away in a deploy while the call waited: only a no needs nothing of it."""
@@ -222,9 +272,9 @@ class Turn:
 
     def _start_when_due(self, pen: Pen, row: ToolExecution) -> None:
         if row.retry_at is not None:
-            left = (row.retry_at - _database_now()).total_seconds()
+            left = (row.retry_at - ledger.database_now()).total_seconds()
             if left > 0:
-                self.retry_in = left if self.retry_in is None else min(left, self.retry_in)
+                self._wait_for(left)
                 return
         self._start(pen, row, counts=True, why="its policy" if row.attempts else "")
 
@@ -328,9 +378,9 @@ class Turn:
         if any((one := self.tool_of(other)) and one.sequential for other in self.to_start):
             return
         ledger.mark_started(pen, self.progress.lease, row, counts=counts, why=why)
+        if tool is not None and tool.runs == "client":
+            row.save_fields(outside=client_calls.OUTSIDE)
+            self._decide_handed_over(pen, row, tool, [])
+            return
         self._marked.add(row.pk)
         self.to_start.append(row)
-
-
-def _database_now() -> Any:
-    return Run.objects.annotate(now=DatabaseTime()).values_list("now", flat=True)[:1][0]

@@ -151,6 +151,8 @@ def whom_it_waits_for(row: Interrupt) -> str:
         return "you"
     if row.kind == InterruptKind.OUTCOME:
         return "an operator who finds out what happened"
+    if row.kind == InterruptKind.CLIENT:
+        return "the program that runs it"
     rule = row.payload.get("rule", {}) if isinstance(row.payload, dict) else {}
     if rule.get("permission"):
         return f"a person with the right “{permission_name(rule['permission'])}”"

@@ -51,6 +51,7 @@ ROUTES: dict[str, tuple[str, set[str]]] = {
     "api/v1/tokens/": ("no-token", {"get", "post"}),
     "api/v1/tokens/<str:token_id>/": ("no-token-object", {"delete"}),
     "api/v1/tokens/revoke/": ("only-token", {"post"}),
+    "api/v1/callbacks/<str:token>/": ("open", {"post"}),  # the address is the permission
     "api/schema/": ("open", {"get"}),
     "api/docs/": ("open", {"get"}),
     "health/^live/?$": ("open", {"get"}),
