@@ -226,7 +226,15 @@ class StateGraph:
         for one in sends:
             if one.node == END or one.node in self.ends:
                 raise UnjoinableBranches(node=name, problem=f"a branch of {name!r} begins at END")
+        turns = [one for one in sends if self._goes_on_with_the_turn(one)]
+        if len(turns) > 1:
+            problem = f"{turns[0].node!r} and {turns[1].node!r} would make the same calls"
+            raise UnjoinableBranches(node=name, problem=problem)
         return Onward(BRANCHES, sends, self._join(name, [one.node for one in sends]))
+
+    def _goes_on_with_the_turn(self, send: Send) -> bool:
+        has_messages = isinstance(send.given, State) or "messages" in send.given
+        return isinstance(self.nodes[send.node], ToolNode) and not has_messages
 
     def _join(self, name: str, starts: Sequence[str]) -> str:
         ends = (f"{one}/{END}" for one in starts)

@@ -54,7 +54,8 @@ def agent_tool(agent: StateGraph, name: str, description: str, **options: Any) -
 def team(**agents: StateGraph) -> StateGraph:
     """Return a graph of several agents that hand over to each other by name.
 
-    A new conversation begins with the first one; a later message goes to whoever spoke last.
+    A new conversation begins with the first one; a later message goes to whoever spoke last. They
+    share the messages; what an agent's state has beside them is its own, as in any subgraph.
     """
     if not agents:
         raise InvalidGraph(graph="", problem="a team has at least one agent")

@@ -104,6 +104,7 @@ class Pen:
         self, opened_at: str, index: int, number: int, token: int, **columns: Any
     ) -> None:
         """Add a step of the branch `index` that was opened at this place; 0 is its beginning."""
+        assert self.run_id is not None
         self._branch_steps.append(
             BranchStep(
                 thread_id=self.thread.pk,

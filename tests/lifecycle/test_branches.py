@@ -441,6 +441,15 @@ def test_branches_that_cannot_be_joined_are_refused_at_registration(edges, probl
         register("never", graph)
 
 
+def test_branches_that_would_make_the_same_calls_are_refused():
+    graph = StateGraph(Board).add_node("ask", lambda state: None)
+    graph.add_node("t1", ToolNode([])).add_node("t2", ToolNode([]))
+    graph.add_edge(START, "ask").add_edge("ask", "t1").add_edge("ask", "t2")
+    graph.add_edge("t1", END).add_edge("t2", END)
+    with pytest.raises(InvalidGraph, match="the same calls"):
+        register("never", graph)
+
+
 def test_one_edge_twice_and_an_edge_beside_a_conditional_one_are_refused():
     graph = StateGraph(Board).add_edge("a", "b")
     with pytest.raises(InvalidGraph, match="two edges"):
