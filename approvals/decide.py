@@ -13,40 +13,38 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from agentruntime.exceptions import AlreadyAnswered, InvalidArguments
+from agentruntime.exceptions import AlreadyAnswered
 from agentruntime.graph.json_values import NotJson, check_text
-from agentruntime.lifecycle.gate import check_edit
 from agentruntime.lifecycle.record import tell
 from agentruntime.lifecycle.resume import answer_interrupt
 from agentruntime.models import Interrupt, Run, Thread
 from agentruntime.models.transactions import durably
 from approvals.conf import approval_settings
+from approvals.edits import Edit, amount_after, apply_edit, asked_arguments, read_edit
 from approvals.exceptions import (
     AlreadyDecided,
     ApprovalError,
     ApprovalNotFound,
     DigestMismatch,
     DigestMissing,
-    InvalidEdit,
     InvalidReason,
     NoLongerAsked,
     NotAllowed,
     UnknownVerdict,
 )
 from approvals.history import note
-from approvals.masking import is_secret, mask
+from approvals.masking import mask
 from approvals.models import Approval, Decision, Door, Outcome, Status, Verdict
 from approvals.permissions import (
     Rights,
     allowed_by_name,
     amount_of,
-    policy_for,
-    read_amount,
     rights_of,
     voices_missing,
     why_not,
 )
 from approvals.record import append_decision
+from approvals.snapshots import rights_then, rule_then, seen_then
 
 logger = logging.getLogger("approvals")
 
@@ -70,15 +68,6 @@ class Answer:
     arguments: Any
     door: str
     seconds_shown: float | None
-
-
-@dataclass(frozen=True)
-class Edit:
-    """The call as it would run: all of its arguments, what people changed, its digest."""
-
-    arguments: dict[str, Any]
-    changed: dict[str, Any]
-    digest: str
 
 
 def decide(
@@ -127,9 +116,10 @@ def _decide(answer: Answer) -> Decision:
     _check_digest(answer, approval)
     if interrupt is None:
         raise NoLongerAsked(became="withdrawn", at="its thread's end", told="")
-    edit = _read_edit(answer, approval, interrupt)
+    wanted = answer.arguments if answer.verdict == APPROVE else None
+    edit = read_edit(wanted, approval, interrupt)
     if edit:
-        _check_right(rights, approval, _amount_after(edit, approval))
+        _check_right(rights, approval, amount_after(edit, approval))
     return _record(answer, approval, interrupt, rights, edit)
 
 
@@ -195,7 +185,7 @@ def _record(
     answer: Answer, approval: Approval, interrupt: Interrupt, rights: Rights, edit: Edit | None
 ) -> Decision:
     if edit:
-        _apply_edit(approval, edit, rights)
+        apply_edit(approval, edit, rights)
     final = answer.verdict == DECLINE or _settles(approval, rights, edit)
     decision_id = uuid.uuid4()
     if final:
@@ -218,10 +208,10 @@ def _record(
         shown_digest=answer.digest or "",
         reason=answer.reason,
         arguments=mask(edit.arguments) if edit else None,
-        seen=_seen(approval),
+        seen=seen_then(approval),
         is_final=final,
-        rule=_rule_then(approval),
-        rights=_rights_then(rights, approval),
+        rule=rule_then(approval),
+        rights=rights_then(rights, approval),
         seconds_shown=answer.seconds_shown,
     )
     note(approval, rights.user_id, f"{decision.what.capitalize()} ({Door(answer.door).label})")
@@ -244,7 +234,7 @@ def _answer_runtime(
     value = {
         "verdict": answer.verdict,
         "digest": approval.digest,
-        "arguments": {**_asked(interrupt), **approval.edits} if edited else None,
+        "arguments": {**asked_arguments(interrupt), **approval.edits} if edited else None,
         "reason": answer.reason,
         "by": rights.username,
         "decision": str(decision_id),
@@ -255,74 +245,8 @@ def _answer_runtime(
         raise NoLongerAsked(became="no longer open", at="just now", told=str(error)) from error
 
 
-def _asked(interrupt: Interrupt) -> dict[str, Any]:
-    """Return the arguments that the agent wanted, unmasked."""
-    asked: dict[str, Any] = (interrupt.payload or {})["arguments"]
-    return asked
-
-
 def _reference(rights: Rights) -> Any:
     return Interrupt._meta.get_field("answered_by").remote_field.model(pk=rights.user_id)
-
-
-def _apply_edit(approval: Approval, edit: Edit, rights: Rights) -> None:
-    rule = dict(approval.rule)
-    name = rule.get("amount_argument")
-    if name in edit.changed:
-        rule["edited_amount"] = str(edit.arguments[name])
-    changes: dict[str, Any] = {
-        "edits": edit.changed,
-        "arguments": mask(edit.arguments),
-        "digest": edit.digest,
-        "rule": rule,
-        "editor_id": rights.user_id,
-    }
-    amount = read_amount(rule.get("edited_amount"))
-    if amount is not None:
-        changes["amount"] = storable_amount(amount)
-    approval.save_fields(**changes)
-
-
-def storable_amount(amount: Decimal | None) -> Decimal | None:
-    """Return an amount as its column takes it, or None where it does not fit exactly."""
-    if amount is None or abs(amount) >= Decimal(10) ** 24:
-        return None
-    return amount.quantize(Decimal("0.000001")) if amount.as_tuple().exponent else amount
-
-
-def _read_edit(answer: Answer, approval: Approval, interrupt: Interrupt) -> Edit | None:
-    """Return the edit that came with a yes, or None where nothing is changed by it."""
-    if answer.arguments is None or answer.verdict == DECLINE:
-        return None
-    if not isinstance(answer.arguments, dict) or not answer.arguments:
-        raise InvalidEdit(reason="an object with the changed arguments was expected.")
-    asked = _asked(interrupt)
-    before = {**asked, **approval.edits}
-    given = {
-        name: value
-        for name, value in answer.arguments.items()
-        if not (name in before and is_secret(name) and value == mask({name: before[name]})[name])
-    }
-    try:
-        after, digest = check_edit(interrupt, {**before, **given})
-    except InvalidArguments as error:
-        raise InvalidEdit(reason=str(error)) from error
-    touched = {name for name in {*after, *before} if after.get(name) != before.get(name)}
-    if forbidden := sorted(touched - set(approval.editable)):
-        raise InvalidEdit(reason=f"{', '.join(forbidden)} may not be changed.")
-    if secret := sorted(name for name in touched if is_secret(name)):
-        raise InvalidEdit(reason=f"{', '.join(secret)} is masked and may not be changed here.")
-    if not touched:
-        return None
-    changed = {name: value for name, value in after.items() if value != asked.get(name)}
-    return Edit(after, changed, digest)
-
-
-def _amount_after(edit: Edit, approval: Approval) -> Decimal | None:
-    name = approval.rule.get("amount_argument")
-    found = [read_amount(edit.arguments.get(name))] if name else []
-    asked = read_amount(approval.rule.get("amount"))
-    return max((one for one in (*found, asked) if one is not None), default=None)
 
 
 def _equal_repeat(answer: Answer, approval: Approval, rights: Rights) -> Decision | None:
@@ -363,44 +287,6 @@ def _check_reason(reason: str) -> None:
         raise InvalidReason(reason=error.reason) from error
     if len(reason) > MAX_REASON:
         raise InvalidReason(reason=f"it has more than {MAX_REASON} characters")
-
-
-def _seen(approval: Approval) -> dict[str, Any]:
-    return {
-        "title": approval.title,
-        "tool": approval.tool,
-        "arguments": approval.asked_arguments,
-        "amount": approval.rule.get("amount"),
-        "currency": approval.currency,
-        "target": approval.target,
-    }
-
-
-def _rule_then(approval: Approval) -> dict[str, Any]:
-    policy = policy_for(approval.tool, approval.rule)
-    bands = None
-    if policy.bands is not None:
-        bands = [
-            {"up_to": None if b.up_to is None else f"{b.up_to:f}", "permission": b.permission,
-             "group": b.group, "currency": b.currency, "approvers": b.approvers}
-            for b in policy.bands
-        ]  # fmt: skip
-    return {
-        **approval.rule, "permission": policy.permission, "group": policy.group,
-        "approvers": policy.approvers, "limits": bands, "escalated_to": approval.escalated_to,
-    }  # fmt: skip
-
-
-def _rights_then(rights: Rights, approval: Approval) -> dict[str, Any]:
-    policy = policy_for(approval.tool, approval.rule)
-    named = {policy.permission, *(band.permission for band in policy.bands or ())} - {""}
-    return {
-        "permissions": sorted(rights.permissions & named),
-        "groups": sorted(rights.groups),
-        "superuser": rights.is_superuser,
-        "own_request": approval.requester_id == rights.user_id,
-        "tenant": rights.tenant,
-    }
 
 
 def _when(moment: datetime | None) -> str:

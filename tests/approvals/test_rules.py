@@ -173,3 +173,14 @@ def test_the_rights_and_the_rule_of_the_moment_are_kept(ask, person, limits):
         "up_to": "500", "permission": "", "group": "leads", "currency": "", "approvers": 1,
     }  # fmt: skip
     assert decision.seen["amount"] == "60"
+
+
+@pytest.mark.parametrize("amount", ["1E+30", "99999999999999999999.999999999", "0.00000000001"])
+def test_an_amount_of_any_size_is_asked_about_and_fits_no_small_limit(ask, person, limits, amount):
+    approval = ask(amount=amount)
+    agent = staff(person, "agent", "agents")
+    if amount.startswith("0"):
+        assert yes(approval, agent).is_final
+    else:
+        with pytest.raises(NotAllowed, match="nobody may"):
+            yes(approval, agent)
