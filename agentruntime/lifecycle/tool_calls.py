@@ -118,6 +118,8 @@ def _run_all(turn: Turn, control: Control, node_deadline: float | None) -> None:
                 raise NodeTimeout(node=turn.node, seconds=seconds or 0)
             for work in overdue:
                 _time_out(turn, work, works.pop(work))
+        if turn.failed_within:
+            raise turn.failed_within[0]
     except BaseException:
         _give_up(turn, works)
         raise
@@ -163,12 +165,16 @@ def _note_questions(turn: Turn, ended: dict[Work, Acting]) -> None:
 
 
 def _note_failures(turn: Turn, ended: dict[Work, Acting]) -> None:
-    """What goes wrong in an agent goes wrong with the run: a retry goes on at the agent's step."""
+    """What goes wrong in an agent goes wrong with the run, once its siblings have come to their
+    ends: a retry goes on at the agent's step. That all must end is said at once.
+    """
     for work, call in ended.items():
-        if call.tool.agent is not None and work.error is not None:
-            if isinstance(work.error, StepError):
-                ledger.put_back(turn.progress.lease, call.row, status=CallStatus.PENDING)
+        if call.tool.agent is None or work.error is None:
+            continue
+        if not isinstance(work.error, StepError):
             raise work.error
+        turn.failed_within.append(work.error)
+        ledger.put_back(turn.progress.lease, call.row, status=CallStatus.PENDING)
 
 
 def _plan_retry(turn: Turn, call: Acting) -> None:

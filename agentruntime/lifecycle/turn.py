@@ -14,6 +14,7 @@ from agentruntime.exceptions import (
     CallParked,
     Cancelled,
     GraphChanged,
+    StepError,
 )
 from agentruntime.graph.messages import ToolCall
 from agentruntime.graph.tools import Tool
@@ -62,6 +63,8 @@ class Turn:
     asked_now: dict[int, list[Question]] = field(default_factory=dict)
     asked_within: dict[int, Waiting | Later] = field(default_factory=dict)
     """What the agents that calls ask wait for."""
+    failed_within: list[StepError] = field(default_factory=list)
+    """What went wrong in agents that calls ask."""
     rechecked: dict[int, str | None] = field(default_factory=dict)
     reconciled: dict[int, Any] = field(default_factory=dict)
     polled: dict[int, Any] = field(default_factory=dict)

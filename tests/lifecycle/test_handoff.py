@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -345,3 +346,23 @@ def test_a_message_after_a_failed_run_ends_what_its_agents_had_asked_for(drive, 
         drive(name, thread_id=run.thread_id)
     old = [row.status for row in look.calls(run) if row.run_id == run.pk]
     assert set(old) == {"cancelled"}
+
+
+def test_a_sibling_of_an_agent_that_fails_comes_to_its_end(drive, look):
+    failed = threading.Event()
+
+    def broken(messages, tools):
+        failed.set()
+        raise ValueError("no")
+
+    @tool(effect="once")
+    def pay() -> str:
+        assert failed.wait(20)
+        threading.Event().wait(0.3)
+        return "paid"
+
+    ask = agent_tool(create_agent(model=broken), "ask", "Ask.")
+    with agent([ask, pay], [call("ask", "c1", message="hi"), call("pay", "c2")]) as name:
+        run = drive(name)
+    assert (run.status, run.error_code) == ("failed", "NODE_FAILED_001")
+    assert [row.status for row in look.calls(run)] == ["pending", "succeeded"]
