@@ -235,6 +235,7 @@ def test_a_sweep_takes_up_what_a_dead_worker_held(look):
     with agent([], []) as name:
         run = start_run(graph=name, input="hello")
         claim_run(run.pk)
+        assert claim_run(run.pk) is None  # one lease at a time
         assert sweep() == []
         Run.objects.filter(pk=run.pk).update(lease_expires_at=DatabaseTime(-1))
         assert sweep() == [run.pk]
