@@ -101,7 +101,7 @@ MUTANTS = [
         LIFECYCLE + "pause.py",
         "if status is None and one.kept is None:",
         "if status is None:",
-        "tests/promises/test_questions_midway.py -k expires_while_a_sibling",
+        "tests/promises/test_questions_midway.py -k right_before_the_pause",
     ),
     Mutant(
         "a row that cannot be read back is no result",
@@ -112,9 +112,9 @@ MUTANTS = [
     ),
     Mutant(
         "a late failure counts for its own attempt",
-        LIFECYCLE + "ledger.py",
-        'only = {"attempts": row.attempts, **only}',
-        "pass",
+        LIFECYCLE + "recording.py",
+        "is_failure = outcome.status == CallStatus.FAILED",
+        "is_failure = False",
         "tests/promises/test_zombies.py -k late_failure",
     ),
     Mutant(

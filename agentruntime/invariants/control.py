@@ -9,7 +9,7 @@ from agentruntime.conf import runtime_settings
 from agentruntime.invariants.core import Invariant, Scope, register_invariants
 from agentruntime.models import DatabaseTime, Run, RunStatus
 
-WORK = "'node.started', 'node.finished', 'tool.started', 'message.added'"
+WORK = "'node.started', 'node.finished', 'tool.started'"
 # What an ended run may still hear: the late end of a call, what becomes of its approvals.
 LAST_WORD = "'run.completed', 'run.stopped', 'run.failed', 'run.timed_out'"
 
@@ -89,7 +89,8 @@ register_invariants(
         ),
         Invariant(
             "no work after the end, none while waiting",
-            "Between a pause and the next claim, and after the end, a run does nothing.",
+            "Between a pause and the next claim, and after the end, a run does nothing (the stop of "
+            "a waiting run adds what its calls came to).",
             f"""
             SELECT thread_id, run_id, type || ' at ' || seq || ' after ' || whole
               FROM (SELECT e.thread_id, e.run_id, e.type, e.seq,
@@ -97,8 +98,9 @@ register_invariants(
                         WHERE w.run_id = e.run_id AND w.seq < e.seq AND w.type LIKE 'run.%%'
                         ORDER BY w.seq DESC LIMIT 1) AS whole
                       FROM scope JOIN agentruntime_event e ON e.thread_id = scope.id
-                     WHERE e.run_id IS NOT NULL AND e.type IN ({WORK})) AS told
-             WHERE whole IN ('run.interrupted', {LAST_WORD})
+                     WHERE e.run_id IS NOT NULL AND e.type IN ({WORK}, 'message.added')) AS told
+             WHERE whole IN ({LAST_WORD})
+                OR whole = 'run.interrupted' AND type <> 'message.added'
             """,
         ),
         Invariant(

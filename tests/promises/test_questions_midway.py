@@ -55,6 +55,40 @@ def test_an_approval_that_expires_while_a_sibling_works_is_not_asked_again(look)
     assert "expired" in look.messages(run)[-1][1]
 
 
+def test_an_approval_that_expires_right_before_the_pause_is_not_asked_again(look, monkeypatch):
+    from agentruntime.lifecycle import loop
+
+    pause_run = loop.pause_run
+
+    def too_late(*given):
+        Interrupt.objects.filter(kind="approval").update(expires_at=DatabaseTime(-1))
+        sweep()  # another process, after the last look of this one
+        return pause_run(*given)
+
+    @tool(approval=ApprovalRule(title="Pay", expires_in=timedelta(hours=1)))
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    @tool
+    def ask() -> str:
+        """Ask."""
+        return interrupt("sure?")
+
+    with agent([pay, ask], [call("pay", "a"), call("ask", "b")]) as name:
+        run = start_run(graph=name, input="hello")
+        execute(run.pk)
+        question = Interrupt.objects.get(run=run, kind="question")
+        resume_run(interrupt_id=question.pk, value="yes")
+        monkeypatch.setattr(loop, "pause_run", too_late)
+        execute(run.pk)
+        assert look.fresh(run).status == "queued"
+        execute(run.pk)
+
+    assert look.fresh(run).status == "completed"
+    assert Interrupt.objects.filter(run=run, kind="approval").count() == 1
+
+
 def test_an_answer_that_comes_while_a_sibling_works_is_used_at_once(look):
     @tool
     def first() -> str:
