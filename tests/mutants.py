@@ -143,7 +143,7 @@ MUTANTS = [
         LIFECYCLE + "acting.py",
         "if row is not call.row:",
         "if False:",
-        "tests/promises/test_stop.py -k transactional",
+        "tests/promises/test_hangs.py -k transactional",
         "postgresql",
     ),
     Mutant(

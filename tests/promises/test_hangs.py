@@ -75,6 +75,32 @@ def test_an_overdue_once_call_is_asked_about_and_its_late_result_settles_it(look
     assert ToolExecution.objects.get().result == "paid"
 
 
+def test_an_overdue_transactional_call_cannot_commit_any_more(drive, look):
+    from django.contrib.auth.models import Group
+    from django.db import connection
+
+    if connection.vendor == "sqlite":
+        pytest.skip("one writer at a time: the deadline waits for the transaction")
+    release = threading.Event()
+
+    @tool(effect="transactional", timeout=0.3)
+    def note() -> str:
+        """Note."""
+        Group.objects.create(name="noted")
+        release.wait(30)
+        return "noted"
+
+    with agent([note], [call("note")]) as name:
+        run = drive(name)
+        assert run.status == "completed"
+        error = look.calls(run)[0].error
+        assert error["code"] == "NODE_TIMEOUT_002"
+        assert "rolled back" in error["detail"]
+        release.set()
+        time.sleep(0.5)
+    assert not Group.objects.filter(name="noted").exists()
+
+
 def test_an_async_tool_that_blocks_its_loop_does_not_hold_up_the_next(drive, look):
     release = threading.Event()
 
