@@ -2,11 +2,11 @@
 
 Retail tasks run under load on worker processes of their own, one thread each, every write approved
 by a person, while every 5 to 40 seconds something breaks: a worker is killed, stopped past its
-lease or told to end, PostgreSQL is restarted (fast or immediate), sessions are cut, Redis is flushed or
-its clients are cut off. In the end every task must be exact (the shop's state and its journal) and
-the history sound. Faults, recoveries and their times are printed; a run in which no fault fired is
-not called good. DATABASE_URL and REDIS_URL are those of servers of this machine that may be
-restarted; `make chaos` starts private ones.
+lease or told to end, PostgreSQL is restarted (fast or immediate), sessions are cut, Redis is
+flushed or its clients are cut off. In the end every task must be exact (the shop's state and its
+journal) and the history sound. Faults, recoveries and their times are printed; a run in which no
+fault fired is not called good. DATABASE_URL and REDIS_URL are those of servers of this machine that
+may be restarted; `make chaos` starts private ones.
 """
 
 from __future__ import annotations

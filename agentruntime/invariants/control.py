@@ -89,8 +89,8 @@ register_invariants(
         ),
         Invariant(
             "no work after the end, none while waiting",
-            "Between a pause and the next claim, and after the end, a run does nothing (the stop of "
-            "a waiting run adds what its calls came to).",
+            "Between a pause and the next claim, and after the end, a run does nothing (the stop "
+            "of a waiting run adds what its calls came to).",
             f"""
             SELECT thread_id, run_id, type || ' at ' || seq || ' after ' || whole
               FROM (SELECT e.thread_id, e.run_id, e.type, e.seq,
