@@ -223,6 +223,24 @@ class ClientOverdue(ToolError):
     )
 
 
+class McpUnreachable(ToolError):
+    code = "MCP_001"
+    sentence = "The MCP server {server!r} cannot be reached ({reason}). Nothing was done."
+
+
+class McpToolChanged(ToolError):
+    code = "MCP_002"
+    sentence = (
+        "The server of {tool!r} offers it no more as it was when it was called. Nothing was done; "
+        "it may be called as it is now, which a person has to allow."
+    )
+
+
+class McpToolFailed(ToolError):
+    code = "MCP_003"
+    sentence = "{said}"
+
+
 class ResultNotStorable(ToolError):
     code = "TOOL_RESULT_001"
     sentence = "The tool {tool!r} did its work, but its result cannot be stored: {reason}."

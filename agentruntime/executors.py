@@ -225,7 +225,7 @@ def leave_silent_loop() -> bool:
         return True
 
 
-def start(fn: Callable[..., Any], inbox: SimpleQueue[Any], *args: Any, **kwargs: Any) -> Work:
+def start(fn: Callable[..., Any], inbox: SimpleQueue[Any], /, *args: Any, **kwargs: Any) -> Work:
     """Start a plain function in a thread, in a copy of the caller's context variables."""
     work = Work(inbox)
     context = contextvars.copy_context()
@@ -244,7 +244,11 @@ def start(fn: Callable[..., Any], inbox: SimpleQueue[Any], *args: Any, **kwargs:
 
 
 def start_async(
-    fn: Callable[..., Coroutine[Any, Any, Any]], inbox: SimpleQueue[Any], *args: Any, **kwargs: Any
+    fn: Callable[..., Coroutine[Any, Any, Any]],
+    inbox: SimpleQueue[Any],
+    /,
+    *args: Any,
+    **kwargs: Any,
 ) -> Work:
     """Start an async function on the event loop, in a copy of the caller's context variables."""
     work = Work(inbox)

@@ -97,6 +97,7 @@ ROWS: list[set[str]] = [
         "agentruntime.dispatch",
         "agentruntime.executors",
         "agentruntime.llm",
+        "agentruntime.mcp",
     },
     {"agentruntime.models", "agentruntime.migrations"},
     {
@@ -120,7 +121,7 @@ BESIDE: dict[tuple[str, str], str] = {
 
 # Parts that may import less of the project than what lies below them.
 ONLY: dict[str, set[str]] = {
-    "agentruntime.demo": {"agentruntime.graph"},
+    "agentruntime.demo": {"agentruntime.graph", "agentruntime.mcp"},
     "agentruntime.llm": {"agentruntime.graph", "agentruntime.exceptions"},
 }
 # What is stored speaks of values, never of how a graph is put together.
@@ -145,7 +146,16 @@ OUTSIDE: dict[str, set[str]] = {
 }
 
 # Libraries that need not be installed; they are imported where they are used.
-OPTIONAL = {"anthropic", "jsonschema", "mcp", "openai", "opentelemetry", "pydantic_ai", "psycopg"}
+OPTIONAL = {
+    "anthropic",
+    "jsonschema",
+    "mcp",
+    "mcp_types",
+    "openai",
+    "opentelemetry",
+    "pydantic_ai",
+    "psycopg",
+}
 # Functions that Django calls at its own time.
 LATE = {"ready"}
 

@@ -1,4 +1,4 @@
-"""The demo's agents: `support` and `desk` for people, `purchase` and `fulfil` for `crash_demo`."""
+"""The demo's agents: `support`, `desk`, `stock` for people, two more for `crash_demo`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from django.conf import settings
 from agentruntime.demo.desk import desk
 from agentruntime.demo.purchase import fulfil_model, purchase_model
 from agentruntime.demo.scripted import support_model
+from agentruntime.demo.stock import stock_desk
 from agentruntime.demo.tools import (
     charge_card,
     confirm_shipping,
@@ -42,6 +43,7 @@ def support_desk() -> StateGraph:
 
 register("support", support_desk())
 register("desk", desk(provider_model()))
+register("stock", stock_desk(provider_model()))
 register("purchase", create_agent(model=purchase_model, tools=[charge_card, confirm_shipping]))
 register(
     "fulfil", create_agent(model=fulfil_model, tools=[charge_card, reserve_stock, print_label])

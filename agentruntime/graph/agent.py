@@ -39,11 +39,10 @@ def create_agent(
     """
     wanted = None if output is None else StructuredOutput(output, output_attempts)
     node = ToolNode([*tools, *([wanted.tool()] if wanted else [])])
-    offered = list(node.tools.values())
     graph = StateGraph(wanted.state(state) if wanted else state)
-    graph.add_node("model", _model_node(model, offered, Prompt(instructions, context, wanted)))
+    graph.add_node("model", _model_node(model, node, Prompt(instructions, context, wanted)))
     graph.add_edge(START, "model")
-    if not offered:
+    if not node.tools and not node.sources:
         return graph.add_edge("model", END)
     graph.add_node("tools", node)
     if wanted is None:
@@ -85,10 +84,11 @@ class Prompt:
         return answer if self.output is None else {"messages": answer, "output": None}
 
 
-def _model_node(model: Model, tools: list[Tool], prompt: Prompt) -> Callable[..., Any]:
+def _model_node(model: Model, node: ToolNode, prompt: Prompt) -> Callable[..., Any]:
     if isinstance(model, str):
 
         async def ask_provider(state: State, ctx: Context) -> Any:
+            tools = list(node.tools.values())
             return prompt.result(await ctx.complete(model, prompt.messages(state), tools))
 
         return ask_provider
@@ -98,14 +98,14 @@ def _model_node(model: Model, tools: list[Tool], prompt: Prompt) -> Callable[...
     ):
 
         async def ask_async(state: State, ctx: Context) -> Any:
-            shown = prompt.messages(state)
+            shown, tools = prompt.messages(state), list(node.tools.values())
             async with ctx.model_call(shown, tools) as call:
                 return prompt.result(call.answered(await model(shown, tools)))
 
         return ask_async
 
     def ask(state: State, ctx: Context) -> Any:
-        shown = prompt.messages(state)
+        shown, tools = prompt.messages(state), list(node.tools.values())
         with ctx.model_call(shown, tools) as call:
             return prompt.result(call.answered(model(shown, tools)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from agentruntime.exceptions import (
     InvalidGraph,
@@ -53,15 +53,45 @@ class Command:
     goto: Goto = ""
 
 
+@runtime_checkable
+class ToolSource(Protocol):
+    """Where a node gets tools from that are not known when the graph is written."""
+
+    def tools(self) -> list[Tool]:
+        """Return the tools as they are known in this process. Cheap, from any thread."""
+
+    def load(self) -> None:
+        """Find out what tools there are. Called by a worker that has claimed a run."""
+
+
 class ToolNode:
-    """The node that runs the calls of the last assistant message, each by itself."""
+    """The node that runs the calls of the last assistant message, each by itself.
+
+    `tools` are functions, tools, and sources of tools that are known only later.
+    """
 
     def __init__(self, tools: Iterable[Any]) -> None:
-        self.tools: dict[str, Tool] = {}
-        for made in map(as_tool, tools):
-            if made.name in self.tools:
+        self.sources: list[ToolSource] = []
+        self._own: dict[str, Tool] = {}
+        for one in tools:
+            if isinstance(one, ToolSource):
+                self.sources.append(one)
+                continue
+            made = as_tool(one)
+            if made.name in self._own:
                 raise InvalidTool(tool=made.name, problem="two tools of one node have this name")
-            self.tools[made.name] = made
+            self._own[made.name] = made
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """The tools by name, as far as they are known now; of two with one name the first."""
+        if not self.sources:
+            return self._own
+        found = dict(self._own)
+        for source in self.sources:
+            for made in source.tools():
+                found.setdefault(made.name, made)
+        return found
 
 
 @dataclass(frozen=True)
@@ -309,6 +339,17 @@ class StateGraph:
         for made in list(found.values()):
             if made.agent is not None:
                 found = {**made.agent.tools, **found}
+        return found
+
+    @property
+    def sources(self) -> list[ToolSource]:
+        """The sources of tools of the graph and of the agents among its tools."""
+        found: list[ToolSource] = []
+        for node in self._tool_nodes().values():
+            found += node.sources
+            found += [
+                one for made in node.tools.values() if made.agent for one in made.agent.sources
+            ]
         return found
 
     def tool_at(self, place: str, name: str) -> Tool | None:

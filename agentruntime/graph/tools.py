@@ -168,7 +168,7 @@ class Tool:
         no arguments. Defaults are filled in. Raises `InvalidArguments`.
         """
         try:
-            found = _object_from(raw)
+            found = object_from(raw)
             check_json(found)
             values = self.parameters.model_validate(found)
             stored = values.model_dump(mode="json", by_alias=True)
@@ -287,7 +287,8 @@ def _problem_of(made: Tool) -> str:
     return ""
 
 
-def _object_from(raw: Any) -> dict[str, Any]:
+def object_from(raw: Any) -> dict[str, Any]:
+    """Return what a model sent as arguments, as an object. Raises `NotJson`."""
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}
     found = read_json(raw) if isinstance(raw, str) else raw

@@ -108,6 +108,8 @@ def approval_question(
     due_at = _expiry(rule.expires_in) if rule.on_expiry == "wait" else None
     shown_expiry = expires_at.isoformat() if expires_at else None
     title = readable(_title(rule, tool, row.arguments), 300)
+    if tool.must_ask:
+        title = f"{title} ({tool.must_ask})"
     payload = {
         "tool": row.tool,
         "arguments": row.arguments,
@@ -180,6 +182,8 @@ def _snapshot(rule: ApprovalRule, values: dict[str, Any]) -> dict[str, Any]:
 
 def needs_approval(tool: Tool, values: dict[str, Any]) -> bool:
     """Say whether a call with these typed arguments needs a person. A rule that fails asks one."""
+    if tool.must_ask:
+        return True
     if tool.approval is None:
         return False
     if tool.approval.when is None:

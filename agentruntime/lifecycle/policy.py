@@ -14,11 +14,7 @@ from agentruntime.graph.tools import Tool, as_tool
 def with_policy(tool: Tool) -> Tool:
     """Return the tool with the options of `AGENTRUNTIME["TOOLS"]` for its name."""
     options = dict(runtime_settings().TOOLS.get(tool.name, {}))
-    return as_tool(tool.fn, **{**_options_of(tool), **options}) if options else tool
-
-
-def _options_of(tool: Tool) -> dict[str, object]:
-    return {name: getattr(tool, name) for name in Tool.__dataclass_fields__ if name != "fn"}
+    return as_tool(tool, **options) if options else tool
 
 
 def _forget(*, setting: str, **_: object) -> None:

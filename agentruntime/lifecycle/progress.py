@@ -116,6 +116,8 @@ def load_progress(
         graph = get_graph(run.graph)
     except AgentRuntimeError as error:
         raise GraphChanged(reason=str(error).rstrip(".")) from None
+    for source in graph.sources:
+        source.load()
     if thread is None or head is None:
         thread = Thread.objects.get(pk=run.thread_id)
         head = Checkpoint.objects.get(thread_id=thread.pk, version=thread.head_version)

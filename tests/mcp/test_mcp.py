@@ -1,0 +1,228 @@
+"""MCP servers that work, die, hang, change, repeat names and flood: real ones, on both ways."""
+
+import threading
+
+import pytest
+from django.test import override_settings
+
+from agentruntime.exceptions import InvalidTool
+from agentruntime.lifecycle import resume_run, retry_run
+from agentruntime.mcp import mcp_tools
+from agentruntime.mcp.catalogue import accept_tool
+from agentruntime.models import McpTool
+from tests.agents import agent, call
+
+FREE = {"approval": False, "effect": "repeatable"}
+
+
+def adds(ident="call_1"):
+    return call("habits__add", ident, a=1, b=2)
+
+
+def test_a_person_is_asked_first_and_the_call_counts_as_once(drive, look, site, decide):
+    with agent([site.source()], [adds()]) as name:
+        run = drive(name)
+        assert run.status == "interrupted"
+        assert look.calls(run)[0].effect == "once"
+        assert site.lines("calls") == []
+        decide(run)
+        run = drive(run=run)
+    assert (run.status, look.messages(run)[-1]) == ("completed", ("assistant", "3"))
+    assert site.lines("calls") == ["add"]
+
+
+def test_the_catalogue_is_known_after_a_restart_without_listing(drive, look, site):
+    with agent([site.source(**FREE)], [adds()]) as name:
+        drive(name)
+    listed = len(site.lines("listings"))
+    site.end()  # the server is gone, and so is what the process remembers
+    again = site.source(**FREE)
+    assert {one.name for one in again.tools()} >= {"habits__add", "habits__odd_name__"}
+    assert next(one for one in again.tools() if one.name == "habits__add").schema["required"] == [
+        "a", "b",
+    ]  # fmt: skip
+    assert len(site.lines("listings")) == listed
+
+
+def test_names_that_no_model_takes_and_arguments_of_any_name(drive, look, site):
+    odd = [
+        call("habits__odd_name__", "a"),
+        call("habits__takes", "b", **{"fn": "1", "inbox": "2", "self": "3"}),
+    ]
+    with agent([site.source(**FREE)], odd) as name:
+        run = drive(name)
+    assert run.status == "completed"
+    assert look.messages(run)[-1][1] == "odd name.é [] | takes ['fn', 'inbox', 'self']"
+
+
+def test_arguments_are_checked_before_anybody_is_asked(drive, look, site):
+    wrong = [call("habits__add", "a", a="1", b=2), call("habits__add", "b", a=1, b=2, c=3)]
+    with agent([site.source()], wrong) as name:
+        run = drive(name)
+    assert (run.status, [one.status for one in look.calls(run)]) == ("completed", ["failed"] * 2)
+    assert site.lines("calls") == []
+
+
+def test_a_tool_that_fails_is_a_tool_error(drive, look, site):
+    with agent([site.source(**FREE)], [call("habits__fail")]) as name:
+        run = drive(name)
+    assert look.messages(run)[-1][1] == "Error: the printer is out of paper"
+    assert look.calls(run)[0].error["code"] == "MCP_003"
+
+
+def test_a_server_that_dies_in_a_call_is_a_tool_error_and_is_reached_again(drive, look, site):
+    with agent([site.source(**FREE)], [call("habits__die")], [adds("call_2")]) as name:
+        threading.Timer(4, lambda: site.kind == "http" and site.begin()).start()
+        run = drive(name)
+    died, added = look.calls(run)
+    assert (run.status, died.status) == ("completed", "failed")
+    assert "went away" in died.error["detail"] or "broke" in died.error["detail"]
+    if site.kind == "stdio":
+        assert (added.status, added.result) == ("succeeded", "3")
+    else:  # nobody had started it again by then
+        assert added.error["code"] in ("MCP_001", "") or added.status == "succeeded"
+
+
+def test_a_call_of_unknown_outcome_is_not_made_again(drive, look, site):
+    with agent([site.source(approval=False)], [call("habits__die")]) as name:
+        run = drive(name)
+        assert (run.status, look.calls(run)[0].status) == ("interrupted", "unknown")
+        resume_run(interrupt_id=look.open(run)[0].pk, value={"outcome": "succeeded", "result": 1})
+        run = drive(run=run)
+    assert (run.status, site.lines("calls")) == ("completed", ["die"])
+
+
+def test_a_dead_server_is_a_tool_error_and_nothing_was_done(drive, look, site):
+    with agent([site.source(**FREE)], [adds()]) as name:
+        drive(name)
+    site.end()
+    there = len(site.lines("calls"))
+    if site.kind == "stdio":
+        dead = mcp_tools("habits", command=["/nonexistent/server"], connect_timeout=5, **FREE)
+    else:
+        dead = site.source(connect_timeout=5, **FREE)
+    with agent([dead], [adds()]) as name:
+        run = drive(name)
+    assert (run.status, look.calls(run)[0].error["code"]) == ("completed", "MCP_001")
+    assert "Nothing was done" in look.messages(run)[-1][1]
+    assert len(site.lines("calls")) == there
+    dead.close()
+
+
+def test_a_server_that_hangs_is_given_up(drive, look, site):
+    with agent([site.source(timeout=1.5, **FREE)], [call("habits__hang", "a"), adds("b")]) as name:
+        run = drive(name)
+    hung, added = look.calls(run)
+    assert (run.status, hung.error["code"]) == ("completed", "NODE_TIMEOUT_002")
+    assert (added.status, added.result) == ("succeeded", "3")
+
+
+@pytest.mark.parametrize("habit", ["changed-schema", "changed-text"])
+def test_a_changed_tool_needs_a_person_whatever_the_policy_says(drive, look, site, decide, habit):
+    with agent([site.source(**FREE)], [adds()]) as name:
+        assert drive(name).status == "completed"
+    site.end()
+    site.behave(habit)
+    site.begin()
+    asked = {"force": True} if habit == "changed-schema" else {}
+    with agent([site.source(**FREE)], [call("habits__add", a=1, b=2, **asked)]) as name:
+        run = drive(name)
+        assert run.status == "interrupted"
+        assert "describes it otherwise" in look.open(run)[0].message
+        decide(run)
+        assert drive(run=run).status == "completed"
+        assert accept_tool("habits", "add")
+        site.sources[-1]._read_at = float("-inf")
+        assert drive(name).status == "completed"
+
+
+def test_an_approval_does_not_cover_a_tool_that_changed_while_it_waited(drive, look, site, decide):
+    source = site.source()
+    with agent([source], [adds()]) as name:
+        run = drive(name)
+        decide(run)
+        site.behave("changed-text")
+        source._listed_at = float("-inf")  # it is time to ask the server again
+        run = drive(run=run)
+        assert (run.status, site.lines("calls")) == ("interrupted", [])
+        decide(run, "decline", reason="not this one")
+        run = drive(run=run)
+    assert (run.status, look.calls(run)[0].status) == ("completed", "declined")
+
+
+def test_a_change_that_is_seen_only_at_the_call_stops_it(drive, look, site):
+    source = site.source(**FREE)
+    with agent([source], [adds()]) as name:
+        drive(name)
+        site.behave("changed-schema")
+        source.connection.is_stale = True  # as after a reconnect, or a word from the server
+        run = drive(name)
+    assert look.calls(run)[0].error["code"] == "MCP_002"
+    assert site.lines("calls") == ["add"]
+
+
+def test_a_name_that_stands_twice_is_offered_by_nobody(drive, site):
+    site.behave("twice")
+    source = site.source()
+    source.load()
+    names = {one.name for one in source.tools()}
+    assert "habits__fail" in names
+    assert not {"habits__add", "habits__odd_name__"} & names
+
+
+def test_50_megabytes_are_refused_and_the_call_is_not_repeated(drive, look, site):
+    with agent([site.source(approval=False, timeout=120)], [call("habits__flood")]) as name:
+        run = drive(name)
+        while run.status == "queued":  # it took longer than a claim may
+            run = drive(run=run)
+    assert run.status == "completed"
+    row = look.calls(run)[0]
+    assert (row.status, row.attempts) in (("succeeded", 1), ("unknown", 1), ("failed", 1))
+    assert "habits__flood" in look.messages(run)[-1][1]
+    assert site.lines("calls") == ["flood"]
+
+
+def test_the_hosts_settings_have_the_last_word(drive, look, site, settings):
+    policy = {"habits__add": {"approval": False}, "habits__fail": {"approval": True}}
+    with override_settings(AGENTRUNTIME={**settings.AGENTRUNTIME, "TOOLS": policy}):
+        with agent([site.source(approvals={"fail": False})], [adds()]) as name:
+            assert drive(name).status == "completed"
+        with agent([site.source(approvals={"fail": False})], [call("habits__fail")]) as name:
+            assert drive(name).status == "interrupted"
+
+
+def test_a_policy_from_settings_gates_a_plain_tool(drive, settings):
+    from agentruntime.graph import tool
+
+    @tool(approval=None)
+    def wipe() -> str:
+        """Of a third party."""
+        return "wiped"
+
+    policy = {"wipe": {"approval": True, "effect": "once"}}
+    held = override_settings(AGENTRUNTIME={**settings.AGENTRUNTIME, "TOOLS": policy})
+    with held, agent([wipe], [call("wipe")]) as name:
+        assert drive(name).status == "interrupted"
+    with agent([wipe], [call("wipe")]) as name:
+        assert drive(name).status == "completed"
+
+
+def test_gone_tools_are_offered_no_more_and_a_retry_finds_them_again(drive, site):
+    source = site.source(**FREE)
+    source.load()
+    McpTool.objects.filter(name="add").update(is_offered=False)
+    source._read_at = float("-inf")
+    with agent([source], [adds()]) as name:
+        run = drive(name)
+        assert run.status == "completed"
+        with pytest.raises(Exception, match="cannot be retried"):
+            retry_run(run_id=run.pk)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"command": ["x"], "url": "y"}, {"name": "a b", "url": "y"}, {"name": "a_b", "url": "y"}],
+)
+def test_a_source_that_cannot_be_meant_is_refused(wrong):
+    with pytest.raises(InvalidTool):
+        mcp_tools(wrong.pop("name", "fine"), **wrong)
