@@ -11,7 +11,6 @@ import agentruntime.models.webhook
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -20,371 +19,777 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='TokenGrant',
+            name="TokenGrant",
             fields=[
-                ('digest', models.CharField(max_length=128, primary_key=True, serialize=False)),
-                ('name', models.CharField(blank=True, default='', max_length=100)),
-                ('scopes', models.JSONField(default=list)),
-                ('tenant', models.CharField(blank=True, default='', max_length=100)),
+                ("digest", models.CharField(max_length=128, primary_key=True, serialize=False)),
+                ("name", models.CharField(blank=True, default="", max_length=100)),
+                ("scopes", models.JSONField(default=list)),
+                ("tenant", models.CharField(blank=True, default="", max_length=100)),
             ],
             options={
-                'db_table': 'agentruntime_tokengrant',
+                "db_table": "agentruntime_tokengrant",
             },
         ),
         migrations.CreateModel(
-            name='McpTool',
+            name="McpTool",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('server', models.CharField(max_length=100)),
-                ('name', models.CharField(max_length=200)),
-                ('listing', models.JSONField(default=dict)),
-                ('digest', models.CharField(max_length=64)),
-                ('pinned_digest', models.CharField(max_length=64)),
-                ('is_offered', models.BooleanField(default=True)),
-                ('listed_at', models.DateTimeField()),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("server", models.CharField(max_length=100)),
+                ("name", models.CharField(max_length=200)),
+                ("listing", models.JSONField(default=dict)),
+                ("digest", models.CharField(max_length=64)),
+                ("pinned_digest", models.CharField(max_length=64)),
+                ("is_offered", models.BooleanField(default=True)),
+                ("listed_at", models.DateTimeField()),
             ],
             options={
-                'db_table': 'agentruntime_mcptool',
-                'constraints': [models.UniqueConstraint(fields=('server', 'name'), name='mcp_tool_once_per_server')],
+                "db_table": "agentruntime_mcptool",
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("server", "name"), name="mcp_tool_once_per_server"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='RateWindow',
+            name="RateWindow",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('key', models.CharField(max_length=200)),
-                ('starts_at', models.PositiveBigIntegerField(help_text='Seconds since 1970, UTC')),
-                ('count', models.PositiveIntegerField(default=0)),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("key", models.CharField(max_length=200)),
+                ("starts_at", models.PositiveBigIntegerField(help_text="Seconds since 1970, UTC")),
+                ("count", models.PositiveIntegerField(default=0)),
             ],
             options={
-                'db_table': 'agentruntime_ratewindow',
-                'indexes': [models.Index(fields=['starts_at'], name='rate_window_by_age')],
-                'constraints': [models.UniqueConstraint(fields=('key', 'starts_at'), name='one_count_per_rate_window')],
+                "db_table": "agentruntime_ratewindow",
+                "indexes": [models.Index(fields=["starts_at"], name="rate_window_by_age")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("key", "starts_at"), name="one_count_per_rate_window"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Thread',
+            name="Thread",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('tenant', models.CharField(blank=True, default='', max_length=100)),
-                ('title', models.CharField(blank=True, default='', max_length=200)),
-                ('on_busy', models.CharField(blank=True, choices=[('reject', 'Is refused'), ('queue', 'Waits until that run has ended'), ('cancel', 'Ends that run')], default='', max_length=6)),
-                ('head_version', models.PositiveIntegerField(default=0)),
-                ('message_count', models.PositiveIntegerField(default=0)),
-                ('event_count', models.PositiveBigIntegerField(default=0)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('user', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='agent_threads', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("tenant", models.CharField(blank=True, default="", max_length=100)),
+                ("title", models.CharField(blank=True, default="", max_length=200)),
+                (
+                    "on_busy",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("reject", "Is refused"),
+                            ("queue", "Waits until that run has ended"),
+                            ("cancel", "Ends that run"),
+                        ],
+                        default="",
+                        max_length=6,
+                    ),
+                ),
+                ("head_version", models.PositiveIntegerField(default=0)),
+                ("message_count", models.PositiveIntegerField(default=0)),
+                ("event_count", models.PositiveBigIntegerField(default=0)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="agent_threads",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agentruntime_thread',
+                "db_table": "agentruntime_thread",
             },
         ),
         migrations.CreateModel(
-            name='Run',
+            name="Run",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('graph', models.CharField(max_length=100)),
-                ('graph_fingerprint', models.CharField(blank=True, default='', max_length=16)),
-                ('status', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('interrupted', 'Waiting for a person'), ('completed', 'Completed'), ('failed', 'Failed'), ('stopped', 'Stopped'), ('timed_out', 'Timed out')], default='queued', max_length=12)),
-                ('config', models.JSONField(blank=True, default=dict)),
-                ('idempotency_scope', models.CharField(blank=True, default='', max_length=64)),
-                ('idempotency_key', models.CharField(blank=True, default='', max_length=255)),
-                ('request_digest', models.CharField(blank=True, default='', max_length=64)),
-                ('is_in_line', models.BooleanField(default=False)),
-                ('kept_input', models.JSONField(blank=True, null=True)),
-                ('fencing_token', models.PositiveBigIntegerField(default=0)),
-                ('lease_owner', models.CharField(blank=True, default='', max_length=100)),
-                ('lease_expires_at', models.DateTimeField(blank=True, null=True)),
-                ('attempts', models.PositiveSmallIntegerField(default=0)),
-                ('base_version', models.PositiveIntegerField(default=0)),
-                ('branched_steps', models.PositiveIntegerField(default=0)),
-                ('stop_requested_at', models.DateTimeField(blank=True, null=True)),
-                ('wake_at', models.DateTimeField(blank=True, null=True)),
-                ('model_calls', models.PositiveIntegerField(default=0)),
-                ('input_tokens', models.PositiveBigIntegerField(default=0)),
-                ('output_tokens', models.PositiveBigIntegerField(default=0)),
-                ('cost', models.DecimalField(decimal_places=9, default=Decimal('0'), max_digits=18)),
-                ('working_seconds', models.FloatField(default=0.0)),
-                ('error_code', models.CharField(blank=True, default='', max_length=64)),
-                ('error_detail', models.TextField(blank=True, default='')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('queued_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('user', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='agent_runs', to=settings.AUTH_USER_MODEL)),
-                ('thread', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='agentruntime.thread')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("graph", models.CharField(max_length=100)),
+                ("graph_fingerprint", models.CharField(blank=True, default="", max_length=16)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("interrupted", "Waiting for a person"),
+                            ("completed", "Completed"),
+                            ("failed", "Failed"),
+                            ("stopped", "Stopped"),
+                            ("timed_out", "Timed out"),
+                        ],
+                        default="queued",
+                        max_length=12,
+                    ),
+                ),
+                ("config", models.JSONField(blank=True, default=dict)),
+                ("idempotency_scope", models.CharField(blank=True, default="", max_length=64)),
+                ("idempotency_key", models.CharField(blank=True, default="", max_length=255)),
+                ("request_digest", models.CharField(blank=True, default="", max_length=64)),
+                ("is_in_line", models.BooleanField(default=False)),
+                ("kept_input", models.JSONField(blank=True, null=True)),
+                ("fencing_token", models.PositiveBigIntegerField(default=0)),
+                ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
+                ("lease_expires_at", models.DateTimeField(blank=True, null=True)),
+                ("attempts", models.PositiveSmallIntegerField(default=0)),
+                ("base_version", models.PositiveIntegerField(default=0)),
+                ("branched_steps", models.PositiveIntegerField(default=0)),
+                ("stop_requested_at", models.DateTimeField(blank=True, null=True)),
+                ("wake_at", models.DateTimeField(blank=True, null=True)),
+                ("model_calls", models.PositiveIntegerField(default=0)),
+                ("input_tokens", models.PositiveBigIntegerField(default=0)),
+                ("output_tokens", models.PositiveBigIntegerField(default=0)),
+                (
+                    "cost",
+                    models.DecimalField(decimal_places=9, default=Decimal("0"), max_digits=18),
+                ),
+                ("working_seconds", models.FloatField(default=0.0)),
+                ("error_code", models.CharField(blank=True, default="", max_length=64)),
+                ("error_detail", models.TextField(blank=True, default="")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("queued_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="agent_runs",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "thread",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="runs",
+                        to="agentruntime.thread",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agentruntime_run',
-                'permissions': (('operate_run', 'Can stop and retry runs'),),
+                "db_table": "agentruntime_run",
+                "permissions": (("operate_run", "Can stop and retry runs"),),
             },
         ),
         migrations.CreateModel(
-            name='Message',
+            name="Message",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('ordinal', models.PositiveIntegerField()),
-                ('version', models.PositiveIntegerField()),
-                ('role', models.CharField(max_length=10)),
-                ('content', models.TextField(blank=True, default='')),
-                ('tool_calls', models.JSONField(blank=True, default=list)),
-                ('tool_call_id', models.CharField(blank=True, default='', max_length=255)),
-                ('extra', models.JSONField(blank=True, default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('thread', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='agentruntime.thread')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("ordinal", models.PositiveIntegerField()),
+                ("version", models.PositiveIntegerField()),
+                ("role", models.CharField(max_length=10)),
+                ("content", models.TextField(blank=True, default="")),
+                ("tool_calls", models.JSONField(blank=True, default=list)),
+                ("tool_call_id", models.CharField(blank=True, default="", max_length=255)),
+                ("extra", models.JSONField(blank=True, default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "thread",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="messages",
+                        to="agentruntime.thread",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agentruntime_message',
+                "db_table": "agentruntime_message",
             },
         ),
         migrations.CreateModel(
-            name='Event',
+            name="Event",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('seq', models.PositiveBigIntegerField()),
-                ('type', models.CharField(max_length=40)),
-                ('data', models.JSONField(default=dict)),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('run', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='events', to='agentruntime.run')),
-                ('thread', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='events', to='agentruntime.thread')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("seq", models.PositiveBigIntegerField()),
+                ("type", models.CharField(max_length=40)),
+                ("data", models.JSONField(default=dict)),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="events",
+                        to="agentruntime.run",
+                    ),
+                ),
+                (
+                    "thread",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="events",
+                        to="agentruntime.thread",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agentruntime_event',
+                "db_table": "agentruntime_event",
             },
         ),
         migrations.CreateModel(
-            name='Checkpoint',
+            name="Checkpoint",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('version', models.PositiveIntegerField()),
-                ('fencing_token', models.PositiveBigIntegerField(default=0)),
-                ('node', models.CharField(blank=True, default='', max_length=100)),
-                ('next_node', models.CharField(max_length=100)),
-                ('state', models.JSONField(default=dict)),
-                ('message_count', models.PositiveIntegerField(default=0)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('run', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='checkpoints', to='agentruntime.run')),
-                ('thread', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='checkpoints', to='agentruntime.thread')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("version", models.PositiveIntegerField()),
+                ("fencing_token", models.PositiveBigIntegerField(default=0)),
+                ("node", models.CharField(blank=True, default="", max_length=100)),
+                ("next_node", models.CharField(max_length=100)),
+                ("state", models.JSONField(default=dict)),
+                ("message_count", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="checkpoints",
+                        to="agentruntime.run",
+                    ),
+                ),
+                (
+                    "thread",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="checkpoints",
+                        to="agentruntime.thread",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agentruntime_checkpoint',
+                "db_table": "agentruntime_checkpoint",
             },
         ),
         migrations.CreateModel(
-            name='BranchStep',
+            name="BranchStep",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('opened_at', models.CharField(max_length=700)),
-                ('index', models.PositiveIntegerField(default=0)),
-                ('number', models.PositiveIntegerField(default=0)),
-                ('version', models.PositiveIntegerField(default=0)),
-                ('fencing_token', models.PositiveBigIntegerField(default=0)),
-                ('node', models.CharField(blank=True, default='', max_length=100)),
-                ('next_node', models.CharField(max_length=100)),
-                ('result', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('run', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='branch_steps', to='agentruntime.run')),
-                ('thread', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='branch_steps', to='agentruntime.thread')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("opened_at", models.CharField(max_length=700)),
+                ("index", models.PositiveIntegerField(default=0)),
+                ("number", models.PositiveIntegerField(default=0)),
+                ("version", models.PositiveIntegerField(default=0)),
+                ("fencing_token", models.PositiveBigIntegerField(default=0)),
+                ("node", models.CharField(blank=True, default="", max_length=100)),
+                ("next_node", models.CharField(max_length=100)),
+                ("result", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="branch_steps",
+                        to="agentruntime.run",
+                    ),
+                ),
+                (
+                    "thread",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="branch_steps",
+                        to="agentruntime.thread",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agentruntime_branchstep',
+                "db_table": "agentruntime_branchstep",
             },
         ),
         migrations.CreateModel(
-            name='ToolExecution',
+            name="ToolExecution",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('call_key', models.CharField(max_length=600)),
-                ('kind', models.CharField(choices=[('call', 'Tool call'), ('once', 'Once')], default='call', max_length=4)),
-                ('tool_call_id', models.CharField(blank=True, default='', max_length=255)),
-                ('node', models.CharField(blank=True, default='', max_length=100)),
-                ('version', models.PositiveIntegerField(default=0)),
-                ('tool', models.CharField(max_length=200)),
-                ('tool_fingerprint', models.CharField(blank=True, default='', max_length=64)),
-                ('effect', models.CharField(default='repeatable', max_length=13)),
-                ('status', models.CharField(choices=[('pending', 'Not started'), ('running', 'Running'), ('interrupted', 'Waiting for a person'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('declined', 'Declined'), ('unknown', 'Outcome unknown'), ('cancelled', 'Cancelled')], default='pending', max_length=11)),
-                ('arguments', models.JSONField(blank=True, default=dict)),
-                ('requested_arguments', models.JSONField(blank=True, null=True)),
-                ('result', models.JSONField(blank=True, null=True)),
-                ('state_update', models.JSONField(blank=True, default=dict)),
-                ('error', models.JSONField(blank=True, null=True)),
-                ('outside', models.JSONField(blank=True, null=True)),
-                ('is_gated', models.BooleanField(default=False)),
-                ('attempts', models.PositiveSmallIntegerField(default=0)),
-                ('forgiven_attempts', models.PositiveSmallIntegerField(default=0)),
-                ('fencing_token', models.PositiveBigIntegerField(default=0)),
-                ('retry_at', models.DateTimeField(blank=True, null=True)),
-                ('first_started_at', models.DateTimeField(blank=True, null=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tool_executions', to='agentruntime.run')),
-                ('thread', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='tool_executions', to='agentruntime.thread')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("call_key", models.CharField(max_length=600)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("call", "Tool call"), ("once", "Once")],
+                        default="call",
+                        max_length=4,
+                    ),
+                ),
+                ("tool_call_id", models.CharField(blank=True, default="", max_length=255)),
+                ("node", models.CharField(blank=True, default="", max_length=100)),
+                ("version", models.PositiveIntegerField(default=0)),
+                ("tool", models.CharField(max_length=200)),
+                ("tool_fingerprint", models.CharField(blank=True, default="", max_length=64)),
+                ("effect", models.CharField(default="repeatable", max_length=13)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("pending", "Not started"),
+                            ("running", "Running"),
+                            ("interrupted", "Waiting for a person"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("declined", "Declined"),
+                            ("unknown", "Outcome unknown"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="pending",
+                        max_length=11,
+                    ),
+                ),
+                ("arguments", models.JSONField(blank=True, default=dict)),
+                ("requested_arguments", models.JSONField(blank=True, null=True)),
+                ("result", models.JSONField(blank=True, null=True)),
+                ("state_update", models.JSONField(blank=True, default=dict)),
+                ("error", models.JSONField(blank=True, null=True)),
+                ("outside", models.JSONField(blank=True, null=True)),
+                ("is_gated", models.BooleanField(default=False)),
+                ("attempts", models.PositiveSmallIntegerField(default=0)),
+                ("forgiven_attempts", models.PositiveSmallIntegerField(default=0)),
+                ("fencing_token", models.PositiveBigIntegerField(default=0)),
+                ("retry_at", models.DateTimeField(blank=True, null=True)),
+                ("first_started_at", models.DateTimeField(blank=True, null=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tool_executions",
+                        to="agentruntime.run",
+                    ),
+                ),
+                (
+                    "thread",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tool_executions",
+                        to="agentruntime.thread",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agentruntime_toolexecution',
+                "db_table": "agentruntime_toolexecution",
             },
         ),
         migrations.CreateModel(
-            name='Interrupt',
+            name="Interrupt",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('question', 'Question'), ('approval', 'Approval'), ('outcome', 'Outcome of a call'), ('client', 'Call that the client runs')], default='question', max_length=10)),
-                ('scope', models.CharField(max_length=700)),
-                ('digest', models.CharField(max_length=64)),
-                ('occurrence', models.PositiveIntegerField(default=0)),
-                ('payload', models.JSONField(blank=True, null=True)),
-                ('message', models.TextField(blank=True, default='')),
-                ('response_schema', models.JSONField(blank=True, null=True)),
-                ('status', models.CharField(choices=[('open', 'Open'), ('answered', 'Answered'), ('expired', 'Expired'), ('cancelled', 'Cancelled')], default='open', max_length=9)),
-                ('answer', models.JSONField(blank=True, null=True)),
-                ('answered_at', models.DateTimeField(blank=True, null=True)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('answered_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='interrupts', to='agentruntime.run')),
-                ('thread', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='interrupts', to='agentruntime.thread')),
-                ('tool_execution', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='interrupts', to='agentruntime.toolexecution')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("question", "Question"),
+                            ("approval", "Approval"),
+                            ("outcome", "Outcome of a call"),
+                            ("client", "Call that the client runs"),
+                        ],
+                        default="question",
+                        max_length=10,
+                    ),
+                ),
+                ("scope", models.CharField(max_length=700)),
+                ("digest", models.CharField(max_length=64)),
+                ("occurrence", models.PositiveIntegerField(default=0)),
+                ("payload", models.JSONField(blank=True, null=True)),
+                ("message", models.TextField(blank=True, default="")),
+                ("response_schema", models.JSONField(blank=True, null=True)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("open", "Open"),
+                            ("answered", "Answered"),
+                            ("expired", "Expired"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="open",
+                        max_length=9,
+                    ),
+                ),
+                ("answer", models.JSONField(blank=True, null=True)),
+                ("answered_at", models.DateTimeField(blank=True, null=True)),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "answered_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="interrupts",
+                        to="agentruntime.run",
+                    ),
+                ),
+                (
+                    "thread",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="interrupts",
+                        to="agentruntime.thread",
+                    ),
+                ),
+                (
+                    "tool_execution",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="interrupts",
+                        to="agentruntime.toolexecution",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agentruntime_interrupt',
-                'permissions': (('answer_interrupt', 'Can answer questions of runs'),),
+                "db_table": "agentruntime_interrupt",
+                "permissions": (("answer_interrupt", "Can answer questions of runs"),),
             },
         ),
         migrations.CreateModel(
-            name='WebhookEndpoint',
+            name="WebhookEndpoint",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('tenant', models.CharField(blank=True, default='', max_length=100)),
-                ('url', models.URLField(max_length=500)),
-                ('kinds', models.JSONField(default=list)),
-                ('secret', models.CharField(default=agentruntime.models.webhook.new_secret, editable=False, max_length=100)),
-                ('previous_secret', models.CharField(blank=True, default='', editable=False, max_length=100)),
-                ('is_active', models.BooleanField(default=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='agent_webhooks', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("tenant", models.CharField(blank=True, default="", max_length=100)),
+                ("url", models.URLField(max_length=500)),
+                ("kinds", models.JSONField(default=list)),
+                (
+                    "secret",
+                    models.CharField(
+                        default=agentruntime.models.webhook.new_secret,
+                        editable=False,
+                        max_length=100,
+                    ),
+                ),
+                (
+                    "previous_secret",
+                    models.CharField(blank=True, default="", editable=False, max_length=100),
+                ),
+                ("is_active", models.BooleanField(default=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="agent_webhooks",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agentruntime_webhookendpoint',
+                "db_table": "agentruntime_webhookendpoint",
             },
         ),
         migrations.CreateModel(
-            name='WebhookDelivery',
+            name="WebhookDelivery",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('event_key', models.CharField(max_length=60)),
-                ('payload', models.JSONField()),
-                ('status', models.CharField(choices=[('pending', 'Pending'), ('sent', 'Sent'), ('dead', 'Given up')], default='pending', max_length=7)),
-                ('attempts', models.PositiveSmallIntegerField(default=0)),
-                ('due_at', models.DateTimeField()),
-                ('answer', models.CharField(blank=True, default='', max_length=300)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('sent_at', models.DateTimeField(blank=True, null=True)),
-                ('endpoint', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='agentruntime.webhookendpoint')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("event_key", models.CharField(max_length=60)),
+                ("payload", models.JSONField()),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("pending", "Pending"), ("sent", "Sent"), ("dead", "Given up")],
+                        default="pending",
+                        max_length=7,
+                    ),
+                ),
+                ("attempts", models.PositiveSmallIntegerField(default=0)),
+                ("due_at", models.DateTimeField()),
+                ("answer", models.CharField(blank=True, default="", max_length=300)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("sent_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "endpoint",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="deliveries",
+                        to="agentruntime.webhookendpoint",
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'webhook deliveries',
-                'db_table': 'agentruntime_webhookdelivery',
+                "verbose_name_plural": "webhook deliveries",
+                "db_table": "agentruntime_webhookdelivery",
             },
         ),
         migrations.AddIndex(
-            model_name='thread',
-            index=models.Index(fields=['user', '-created_at'], name='thread_by_user'),
+            model_name="thread",
+            index=models.Index(fields=["user", "-created_at"], name="thread_by_user"),
         ),
         migrations.AddIndex(
-            model_name='thread',
-            index=models.Index(fields=['-created_at'], name='thread_by_age'),
+            model_name="thread",
+            index=models.Index(fields=["-created_at"], name="thread_by_age"),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(condition=models.Q(('status', 'queued')), fields=['queued_at'], name='queued_run_by_age'),
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(("status", "queued")),
+                fields=["queued_at"],
+                name="queued_run_by_age",
+            ),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(condition=models.Q(('status', 'running')), fields=['lease_expires_at'], name='running_run_by_lease'),
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(("status", "running")),
+                fields=["lease_expires_at"],
+                name="running_run_by_lease",
+            ),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['-created_at', 'id'], name='run_by_age'),
+            model_name="run",
+            index=models.Index(fields=["-created_at", "id"], name="run_by_age"),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['user', '-created_at'], name='run_by_user'),
+            model_name="run",
+            index=models.Index(fields=["user", "-created_at"], name="run_by_user"),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_in_line', False), ('status__in', ('queued', 'running', 'interrupted'))), fields=('thread',), name='one_active_run_per_thread'),
+            model_name="run",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(
+                    ("is_in_line", False), ("status__in", ("queued", "running", "interrupted"))
+                ),
+                fields=("thread",),
+                name="one_active_run_per_thread",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.UniqueConstraint(condition=models.Q(('idempotency_key', ''), _negated=True), fields=('idempotency_scope', 'idempotency_key'), name='one_run_per_idempotency_key'),
+            model_name="run",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("idempotency_key", ""), _negated=True),
+                fields=("idempotency_scope", "idempotency_key"),
+                name="one_run_per_idempotency_key",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['queued', 'running', 'interrupted', 'completed', 'failed', 'stopped', 'timed_out'])), name='run_status_is_known'),
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "status__in",
+                        [
+                            "queued",
+                            "running",
+                            "interrupted",
+                            "completed",
+                            "failed",
+                            "stopped",
+                            "timed_out",
+                        ],
+                    )
+                ),
+                name="run_status_is_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('lease_expires_at__isnull', False), ('status', 'running')), models.Q(models.Q(('status', 'running'), _negated=True), ('lease_expires_at__isnull', True)), _connector='OR'), name='running_run_has_lease'),
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("lease_expires_at__isnull", False), ("status", "running")),
+                    models.Q(
+                        models.Q(("status", "running"), _negated=True),
+                        ("lease_expires_at__isnull", True),
+                    ),
+                    _connector="OR",
+                ),
+                name="running_run_has_lease",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', False), ('status__in', ('completed', 'failed', 'stopped', 'timed_out'))), models.Q(('status__in', ('queued', 'running', 'interrupted')), ('finished_at__isnull', True)), _connector='OR'), name='ended_run_has_finish_time'),
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("finished_at__isnull", False),
+                        ("status__in", ("completed", "failed", "stopped", "timed_out")),
+                    ),
+                    models.Q(
+                        ("status__in", ("queued", "running", "interrupted")),
+                        ("finished_at__isnull", True),
+                    ),
+                    _connector="OR",
+                ),
+                name="ended_run_has_finish_time",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='message',
-            constraint=models.UniqueConstraint(fields=('thread', 'ordinal'), name='message_ordinal_once_per_thread'),
+            model_name="message",
+            constraint=models.UniqueConstraint(
+                fields=("thread", "ordinal"), name="message_ordinal_once_per_thread"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='event',
-            constraint=models.UniqueConstraint(fields=('thread', 'seq'), name='event_seq_once_per_thread'),
+            model_name="event",
+            constraint=models.UniqueConstraint(
+                fields=("thread", "seq"), name="event_seq_once_per_thread"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='checkpoint',
-            constraint=models.UniqueConstraint(fields=('thread', 'version'), name='checkpoint_version_once_per_thread'),
+            model_name="checkpoint",
+            constraint=models.UniqueConstraint(
+                fields=("thread", "version"), name="checkpoint_version_once_per_thread"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='branchstep',
-            constraint=models.UniqueConstraint(fields=('thread', 'opened_at', 'index', 'number'), name='branch_step_once'),
+            model_name="branchstep",
+            constraint=models.UniqueConstraint(
+                fields=("thread", "opened_at", "index", "number"), name="branch_step_once"
+            ),
         ),
         migrations.AddIndex(
-            model_name='toolexecution',
-            index=models.Index(condition=models.Q(('status__in', ('pending', 'running', 'interrupted', 'unknown'))), fields=['run'], name='unsettled_call_by_run'),
+            model_name="toolexecution",
+            index=models.Index(
+                condition=models.Q(
+                    ("status__in", ("pending", "running", "interrupted", "unknown"))
+                ),
+                fields=["run"],
+                name="unsettled_call_by_run",
+            ),
         ),
         migrations.AddIndex(
-            model_name='toolexecution',
-            index=models.Index(condition=models.Q(('status', 'unknown')), fields=['-id'], name='unknown_call_by_age'),
+            model_name="toolexecution",
+            index=models.Index(
+                condition=models.Q(("status", "unknown")),
+                fields=["-id"],
+                name="unknown_call_by_age",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolexecution',
-            constraint=models.UniqueConstraint(fields=('thread', 'call_key'), name='tool_call_once_per_thread'),
+            model_name="toolexecution",
+            constraint=models.UniqueConstraint(
+                fields=("thread", "call_key"), name="tool_call_once_per_thread"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolexecution',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['pending', 'running', 'interrupted', 'succeeded', 'failed', 'declined', 'unknown', 'cancelled'])), name='tool_call_status_is_known'),
+            model_name="toolexecution",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "status__in",
+                        [
+                            "pending",
+                            "running",
+                            "interrupted",
+                            "succeeded",
+                            "failed",
+                            "declined",
+                            "unknown",
+                            "cancelled",
+                        ],
+                    )
+                ),
+                name="tool_call_status_is_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolexecution',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status__in', ('running', 'unknown')), _negated=True), ('attempts__gte', 1), _connector='OR'), name='started_call_has_attempt'),
+            model_name="toolexecution",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("status__in", ("running", "unknown")), _negated=True),
+                    ("attempts__gte", 1),
+                    _connector="OR",
+                ),
+                name="started_call_has_attempt",
+            ),
         ),
         migrations.AddIndex(
-            model_name='interrupt',
-            index=models.Index(condition=models.Q(('status', 'open')), fields=['expires_at'], name='open_interrupt_by_expiry'),
+            model_name="interrupt",
+            index=models.Index(
+                condition=models.Q(("status", "open")),
+                fields=["expires_at"],
+                name="open_interrupt_by_expiry",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='interrupt',
-            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ('open', 'answered'))), fields=('thread', 'scope', 'digest', 'occurrence'), name='question_asked_once_per_place'),
+            model_name="interrupt",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("status__in", ("open", "answered"))),
+                fields=("thread", "scope", "digest", "occurrence"),
+                name="question_asked_once_per_place",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='interrupt',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('answered_at__isnull', False), ('status', 'answered')), models.Q(('status', 'answered'), _negated=True), _connector='OR'), name='answered_interrupt_has_time'),
+            model_name="interrupt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("answered_at__isnull", False), ("status", "answered")),
+                    models.Q(("status", "answered"), _negated=True),
+                    _connector="OR",
+                ),
+                name="answered_interrupt_has_time",
+            ),
         ),
         migrations.AddIndex(
-            model_name='webhookdelivery',
-            index=models.Index(condition=models.Q(('status', 'pending')), fields=['due_at'], name='pending_delivery_by_due_time'),
+            model_name="webhookdelivery",
+            index=models.Index(
+                condition=models.Q(("status", "pending")),
+                fields=["due_at"],
+                name="pending_delivery_by_due_time",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='webhookdelivery',
-            constraint=models.UniqueConstraint(fields=('endpoint', 'event_key'), name='one_delivery_per_endpoint_and_event'),
+            model_name="webhookdelivery",
+            constraint=models.UniqueConstraint(
+                fields=("endpoint", "event_key"), name="one_delivery_per_endpoint_and_event"
+            ),
         ),
     ]
