@@ -162,5 +162,6 @@ def in_words(seconds: float | None) -> str:
         return "–"
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 1.5 * size:
-            return f"{round(seconds / size, 1):g} {unit}"
+            count = seconds / size
+            return f"{round(count, 1 if count < 10 else None):g} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 or not seconds else f"{seconds:.1f} s"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth.models import Permission
+
 from agentruntime.exceptions import UnknownGraph
 from agentruntime.graph import get_graph
 from agentruntime.models import Interrupt, Message, Run, ToolExecution
@@ -78,6 +80,7 @@ class Story:
     left_out: int = 0
     bars: list[Bar] = field(default_factory=list)
     on_thread: list[Approval] = field(default_factory=list)
+    beside: list[Approval] = field(default_factory=list)
     on_target: list[Approval] = field(default_factory=list)
     run: Run | None = None
     who: str = ""
@@ -162,13 +165,13 @@ def who_may(approval: Approval) -> str:
     policy = policy_for(approval.tool, approval.rule)
     parts = []
     if policy.permission:
-        parts.append(f"who holds {policy.permission}")
+        parts.append(f"who holds {_named(policy.permission)}")
     if policy.group:
         parts.append(f"members of {policy.group}")
     if approval.escalated_to:
         parts.append(f"members of {approval.escalated_to} (escalated)")
     for band in policy.bands or ():
-        whom = band.group or band.permission or "anyone of them"
+        whom = band.group or _named(band.permission) or "anyone of them"
         limit = (
             "any amount" if band.up_to is None else f"up to {band.up_to:f} {band.currency}".strip()
         )
@@ -177,6 +180,13 @@ def who_may(approval: Approval) -> str:
     if policy.approvers > 1:
         parts.append(f"{policy.approvers} people must agree")
     return "; ".join(parts)
+
+
+def _named(permission: str) -> str:
+    """Return a permission in the words of its model, then as it is granted: “Can ...” (app.can)."""
+    app, _, codename = permission.partition(".")
+    found = Permission.objects.filter(content_type__app_label=app, codename=codename).first()
+    return f"“{found.name}” ({permission})" if found else permission
 
 
 def _add_conversation(story: Story) -> None:
@@ -199,10 +209,20 @@ def _add_earlier(story: Story, rights: Rights | None) -> None:
     approval = story.approval
     others = Approval.objects.exclude(pk=approval.pk).filter(visible_to(rights))
     others = others.prefetch_related("decisions").order_by("-created_at")
-    story.on_thread = list(others.filter(thread_id=approval.thread_id)[:EARLIER_SHOWN])
+    for other in others.filter(thread_id=approval.thread_id)[:EARLIER_SHOWN]:
+        (story.on_thread if _is_earlier(other, approval) else story.beside).append(other)
     if approval.target:
         same = others.filter(target=approval.target, tool=approval.tool)
         story.on_target = list(same.exclude(thread_id=approval.thread_id)[:EARLIER_SHOWN])
+
+
+def _is_earlier(other: Approval, approval: Approval) -> bool:
+    """Whether it was asked before and is closed; what still waits is beside this one."""
+    return (
+        not other.is_pending
+        and other.created_at < approval.created_at
+        and other.call_key.rpartition(":")[0] != approval.call_key.rpartition(":")[0]
+    )
 
 
 def call_of(approval: Approval) -> ToolExecution | None:

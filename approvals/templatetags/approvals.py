@@ -58,16 +58,16 @@ def since(moment: datetime | None, form: str = "") -> str:
     if moment is None:
         return ""
     seconds = (timezone.now() - moment).total_seconds()
-    told = in_words(abs(seconds)) if form == "short" else _amount(abs(seconds))
+    number, unit = in_words(abs(seconds)).split()
+    told = f"{number} {unit}" if unit != "s" else f"{float(number):.0f} s"
+    if form != "short":
+        told = _spelled(*told.split())
     return f"{told} ago" if seconds >= 0 else f"in {told}"
 
 
-def _amount(seconds: float) -> str:
-    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
-        if seconds >= size or unit == "second":
-            count = int(seconds // size)
-            return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
-    return ""
+def _spelled(number: str, unit: str) -> str:
+    word = {"d": "day", "h": "hour", "min": "minute", "s": "second"}[unit]
+    return f"{number} {word}" if number == "1" else f"{number} {word}s"
 
 
 @register.filter

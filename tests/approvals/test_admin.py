@@ -1,9 +1,15 @@
 """The queue and the decision page in the admin, as requests."""
 
+import json
+from datetime import timedelta
+
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
+from agentruntime.lifecycle import start_run
 from approvals.models import Approval, Decision
+from approvals.templatetags.approvals import since
 
 pytestmark = pytest.mark.django_db(transaction=True)
 QUEUE = "/admin/approvals/approval/"
@@ -32,7 +38,8 @@ def test_the_page_shows_the_call_and_a_form(ask, desk):
     approval = ask()
     page = desk.get(page_of(approval))
     assert page.status_code == 200
-    for word in ("30.00", "1042", "broken", approval.digest, "alice", "approvals.decide_refund"):
+    right = "“Can decide refunds” (approvals.decide_refund)"
+    for word in ("30.00", "1042", "broken", approval.digest, "alice", right):
         assert word in page.text
 
 
@@ -116,6 +123,39 @@ def test_earlier_decisions_on_the_same_order_are_told(ask, desk, bob):
     page = desk.get(page_of(ask())).text
     assert "Once is enough." in page
     assert page_of(earlier) in page
+
+
+def test_what_was_asked_in_the_same_breath_and_waits_is_not_earlier(agent, alice, work, desk):
+    calls = [
+        {"tool": "refund", "arguments": {"order_id": order, "amount": "30"}} for order in ("1", "2")
+    ]
+    start_run(graph=agent, input=json.dumps(calls), user=alice)
+    work()
+    first, second = Approval.objects.order_by("created_at")
+    story = desk.get(page_of(second)).context["story"]
+    assert (story.on_thread, story.beside) == ([], [first])
+
+
+def test_only_what_waits_has_a_moment_until_which_it_waits(ask, desk):
+    approval = ask()
+    page = desk.get(page_of(approval))
+    assert "then it expires and nothing runs" in page.text
+    url = f"{page_of(approval)[:-7]}decide/"
+    desk.post(url, form_of(page, verdict="decline", reason="no"))
+    assert "then it expires and nothing runs" not in desk.get(page_of(approval)).text
+
+
+@pytest.mark.parametrize(
+    ("hours", "short", "words"),
+    [
+        (47.9, "in 2 d", "in 2 days"),
+        (36.01, "in 1.5 d", "in 1.5 days"),
+        (1.01, "in 61 min", "in 61 minutes"),
+    ],
+)
+def test_the_queue_and_the_page_round_a_moment_alike(hours, short, words):
+    moment = timezone.now() + timedelta(hours=hours)
+    assert (since(moment, "short"), since(moment)) == (short, words)
 
 
 def test_the_page_takes_as_many_queries_for_a_long_thread(ask, desk, django_assert_max_num_queries):

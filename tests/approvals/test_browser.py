@@ -136,7 +136,10 @@ def test_every_page_fits_its_width_and_has_no_fault_that_the_stock_admin_has_not
         fits(page, name)
         assert found_by(Axe(), page) - stock == set(), name
     page.goto(QUEUE)
-    page.locator("#action-toggle").check()
+    every = page.locator("#action-toggle")
+    box = every.bounding_box()
+    assert box["x"] + box["width"] <= size["width"] - 15  # the margin of the page
+    every.check()
     page.select_option("select[name=action]", "decline_selected")
     with page.expect_navigation():
         page.click("button[name=index]")
