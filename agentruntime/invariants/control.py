@@ -93,14 +93,16 @@ register_invariants(
             "of a waiting run adds what its calls came to).",
             f"""
             SELECT thread_id, run_id, type || ' at ' || seq || ' after ' || whole
-              FROM (SELECT e.thread_id, e.run_id, e.type, e.seq,
-                      (SELECT w.type FROM agentruntime_event w
-                        WHERE w.run_id = e.run_id AND w.seq < e.seq AND w.type LIKE 'run.%%'
-                        ORDER BY w.seq DESC LIMIT 1) AS whole
-                      FROM scope JOIN agentruntime_event e ON e.thread_id = scope.id
-                     WHERE e.run_id IS NOT NULL AND e.type IN ({WORK}, 'message.added')) AS told
-             WHERE whole IN ({LAST_WORD})
-                OR whole = 'run.interrupted' AND type <> 'message.added'
+              FROM (SELECT thread_id, run_id, type, seq,
+                           FIRST_VALUE(type) OVER (
+                             PARTITION BY run_id, moves ORDER BY seq) AS whole
+                      FROM (SELECT e.thread_id, e.run_id, e.type, e.seq,
+                                   SUM(CASE WHEN e.type LIKE 'run.%%' THEN 1 ELSE 0 END) OVER (
+                                     PARTITION BY e.run_id ORDER BY e.seq) AS moves
+                              FROM scope JOIN agentruntime_event e ON e.thread_id = scope.id
+                             WHERE e.run_id IS NOT NULL) AS counted) AS told
+             WHERE whole IN ({LAST_WORD}) AND type IN ({WORK}, 'message.added')
+                OR whole = 'run.interrupted' AND type IN ({WORK})
             """,
         ),
         Invariant(

@@ -72,15 +72,14 @@ register_invariants(
             "A call that has its outcome is never started again.",
             f"""
             SELECT thread_id, run_id, call_key || ' started again at ' || seq
-              FROM (SELECT e.thread_id, e.run_id, e.seq, {{e.data.call_key}} AS call_key,
-                      (SELECT w.type FROM agentruntime_event w
-                        WHERE w.run_id = e.run_id AND w.seq < e.seq
-                          AND w.type IN ({ENDS}, 'tool.unknown')
-                          AND {{w.data.call_key}} = {{e.data.call_key}}
-                        ORDER BY w.seq DESC LIMIT 1) AS before
-                      FROM scope JOIN agentruntime_event e ON e.thread_id = scope.id
-                     WHERE e.type = 'tool.started') AS started
-             WHERE before IN ({ENDS})
+              FROM (SELECT thread_id, run_id, type, seq, call_key,
+                           LAG(type) OVER (PARTITION BY run_id, call_key ORDER BY seq) AS before
+                      FROM (SELECT e.thread_id, e.run_id, e.type, e.seq,
+                                   {{e.data.call_key}} AS call_key
+                              FROM scope JOIN agentruntime_event e ON e.thread_id = scope.id
+                             WHERE e.type IN ('tool.started', 'tool.unknown', {ENDS})) AS news
+                   ) AS told
+             WHERE type = 'tool.started' AND before IN ({ENDS})
             """,
         ),
         Invariant(
@@ -91,7 +90,7 @@ register_invariants(
             SELECT e.thread_id, e.run_id, x.call_key || ' attempt ' || {e.data.attempt}
               FROM scope JOIN agentruntime_event e ON e.thread_id = scope.id
               JOIN agentruntime_toolexecution x
-                ON x.thread_id = e.thread_id AND x.call_key = {e.data.call_key}
+                ON x.run_id = e.run_id AND x.call_key = {e.data.call_key}
              WHERE e.type = 'tool.started' AND x.effect = 'once'
                AND COALESCE({e.data.why}, '') = 'the same key'
             """,
@@ -102,7 +101,7 @@ register_invariants(
             """
             SELECT x.thread_id, x.run_id, x.call_key || ' restarted ' || COUNT(*) || ' times'
               FROM scope JOIN agentruntime_toolexecution x ON x.thread_id = scope.id
-              JOIN agentruntime_event e ON e.thread_id = x.thread_id
+              JOIN agentruntime_event e ON e.run_id = x.run_id
                    AND e.type = 'tool.started' AND {e.data.call_key} = x.call_key
                    AND {e.data.why} = 'a person'
              WHERE x.effect = 'once'
