@@ -33,9 +33,11 @@ from agentruntime.lifecycle.policy import with_policy
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.recording import record, when_late
 from agentruntime.lifecycle.results import Later, NodeResult, Waiting
+from agentruntime.lifecycle.slots import slots
 from agentruntime.lifecycle.turn import Turn
-from agentruntime.lifecycle.watch import wait_any
+from agentruntime.lifecycle.watch import earliest, in_seconds, wait_any
 from agentruntime.models import CallStatus, DatabaseTime, ToolExecution
+from agentruntime.models.transactions import give_back_connection
 from agentruntime.signals import counted
 
 TIMED_OUT_IN_DOUBT = "whether it took effect is not known"
@@ -54,6 +56,21 @@ def run_tools(
         raise NoToolCalls(node=name)
     tools = {known: with_policy(tool) for known, tool in node.tools.items()}
     turn = Turn(progress, name, message.id, calls, tools)
+    with slots.heard_by(control):
+        try:
+            _bring_to_rest(turn, control, deadline)
+        finally:
+            slots.release({row.pk for row in turn.rows.values()})
+    control.check()
+    if turn.questions:
+        return Waiting(turn.questions, turn.scopes, wake_in=turn.retry_in, calls=turn.elsewhere)
+    if turn.retry_in is not None:
+        return Later(turn.retry_in, calls=turn.elsewhere)
+    return _join(turn)
+
+
+def _bring_to_rest(turn: Turn, control: Control, deadline: float | None) -> None:
+    """Do what there is to do about the calls, until each has its outcome or waits."""
     while True:
         turn.look()
         if turn.to_start:  # always first: these are marked as running
@@ -66,14 +83,22 @@ def run_tools(
             check_again(turn, control, deadline)
         elif turn.to_poll:
             ask_about_jobs(turn, control, deadline)
+        elif turn.crowded:
+            _wait_for_a_place(turn, control, deadline)
         else:
             break
+
+
+def _wait_for_a_place(turn: Turn, control: Control, deadline: float | None) -> None:
+    """Wait until other runs of this process leave a place free; holds no connection meanwhile."""
+    give_back_connection()
+    while not any((tool := turn.tool_of(row)) and slots.is_free(tool) for row in turn.crowded):
+        control.check()
+        if deadline is not None and executors.now() >= deadline:
+            seconds = settings.node_timeout(turn.progress.run.config)
+            raise NodeTimeout(node=turn.node, seconds=seconds or 0)
+        control.next(earliest(deadline, in_seconds(1.0)))
     control.check()
-    if turn.questions:
-        return Waiting(turn.questions, turn.scopes, wake_in=turn.retry_in, calls=turn.elsewhere)
-    if turn.retry_in is not None:
-        return Later(turn.retry_in, calls=turn.elsewhere)
-    return _join(turn)
 
 
 def _join(turn: Turn) -> NodeResult:
@@ -105,10 +130,7 @@ def _run_all(turn: Turn, control: Control, node_deadline: float | None) -> None:
     """Run the calls that were started, side by side, until each is recorded or given up."""
     works: dict[Work, Acting] = {}
     try:
-        for row in turn.to_start:
-            control.confirm()
-            call = prepare(turn, row, node_deadline)
-            works[begin(turn, call, control)] = call
+        _begin_all(turn, works, control, node_deadline)
         while works:
             control.check()
             done, overdue = wait_any(control, {work: call.deadline for work, call in works.items()})
@@ -118,12 +140,27 @@ def _run_all(turn: Turn, control: Control, node_deadline: float | None) -> None:
                 raise NodeTimeout(node=turn.node, seconds=seconds or 0)
             for work in overdue:
                 _time_out(turn, work, works.pop(work))
+            if turn.crowded:
+                at_work = {call.row.pk for call in works.values()}
+                slots.release({row.pk for row in turn.rows.values()} - at_work)
+                if turn.may_start_more:
+                    turn.start_more()
+                    _begin_all(turn, works, control, node_deadline)
         if turn.failed_within:
             raise turn.failed_within[0]
     except BaseException:
         _give_up(turn, works)
         raise
     crash_point("P11")
+
+
+def _begin_all(
+    turn: Turn, works: dict[Work, Acting], control: Control, node_deadline: float | None
+) -> None:
+    for row in turn.to_start:
+        control.confirm()
+        call = prepare(turn, row, node_deadline)
+        works[begin(turn, call, control)] = call
 
 
 def _take_in(turn: Turn, ended: dict[Work, Acting]) -> None:

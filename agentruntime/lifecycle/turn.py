@@ -26,6 +26,7 @@ from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Question
 from agentruntime.lifecycle.record import Pen, writing
 from agentruntime.lifecycle.results import Later, Waiting
+from agentruntime.lifecycle.slots import slots
 from agentruntime.models import (
     CallStatus,
     DatabaseTime,
@@ -55,6 +56,8 @@ class Turn:
     to_reconcile: list[ToolExecution] = field(default_factory=list)
     to_recheck: list[ToolExecution] = field(default_factory=list)
     to_poll: list[ToolExecution] = field(default_factory=list)
+    crowded: list[ToolExecution] = field(default_factory=list)
+    """Calls that wait for one of their tool's places in this process."""
     elsewhere: list[int] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     scopes: list[str] = field(default_factory=list)
@@ -125,7 +128,7 @@ class Turn:
     def _look(self, drafts: list[ToolExecution], is_again: bool) -> None:
         self.to_start, self.to_reconcile, self.to_recheck = [], [], []
         self.questions, self.scopes, self.retry_in = [], [], None
-        self.to_poll, self.elsewhere = [], []
+        self.to_poll, self.elsewhere, self.crowded = [], [], []
         has_asked = bool(self.polled)
         run = Run.held(self.progress.lease)
         if run.stop_requested_at is not None:  # nothing starts once that is committed
@@ -365,6 +368,33 @@ class Turn:
             return row.status == CallStatus.RUNNING  # its row would say so if it had happened
         return tool.effect == "repeatable" and doubt.within_key_window(row, tool.key_ttl)
 
+    @property
+    def may_start_more(self) -> bool:
+        """Whether a call that waits for a place could have one by now."""
+        waiting = [self.tool_of(row) for row in self.crowded if row.status == CallStatus.PENDING]
+        return any(tool is not None and slots.is_free(tool) for tool in waiting)
+
+    def start_more(self) -> None:
+        """Start the calls that have a place by now, while others of the turn are at work."""
+        keys = [row.call_key for row in self.crowded]
+        durably(lambda: self._start_more(keys))
+
+    def _start_more(self, keys: list[str]) -> None:
+        self.to_start, self.crowded = [], []
+        run = Run.held(self.progress.lease)
+        if run.stop_requested_at is not None:
+            self.progress.stop_seen = True
+            raise Cancelled
+        with writing(run.thread_id, run.pk) as pen:
+            for key, row in ledger.rows_by_key(run.thread_id, keys).items():
+                self.rows[key] = row
+                if row.pk in self._marked:  # an earlier try had landed
+                    self.to_start.append(row)
+                elif row.status == CallStatus.PENDING and row.retry_at is None:
+                    self._start(pen, row, counts=True)
+                elif not row.is_settled:
+                    self.crowded.append(row)
+
     def _start_again(self, pen: Pen, row: ToolExecution, asked: bool, is_not_done: bool) -> None:
         spent = row.attempts - row.forgiven_attempts
         if spent >= runtime_settings().MAX_CALL_ATTEMPTS and not asked:
@@ -379,6 +409,9 @@ class Turn:
         if tool is not None and tool.sequential and self.to_start:
             return  # it has its turn when the others are done
         if any((one := self.tool_of(other)) and one.sequential for other in self.to_start):
+            return
+        if tool is not None and not slots.take(tool, row.pk):
+            self.crowded.append(row)
             return
         ledger.mark_started(pen, self.progress.lease, row, counts=counts, why=why)
         if tool is not None and tool.runs == "client":

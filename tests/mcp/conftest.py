@@ -35,6 +35,8 @@ class Site:
         """Start the HTTP server; one over stdio is started by whoever wants it."""
         if self.kind == "stdio":
             return
+        if self.process is not None:  # it died
+            self.process.wait()
         self.port = self.port or free_port()
         self.process = subprocess.Popen(
             [sys.executable, str(SERVER), str(self.folder), str(self.port)],
