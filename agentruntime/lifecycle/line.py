@@ -10,13 +10,13 @@ from django.db.models import Exists, OuterRef
 from django.dispatch import receiver
 
 from agentruntime.dispatch import ring_after_commit
-from agentruntime.exceptions import AgentRuntimeError
+from agentruntime.exceptions import AgentRuntimeError, InvalidInput
 from agentruntime.graph import get_graph
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.lifecycle.finish import fail_run
 from agentruntime.lifecycle.record import Pen
 from agentruntime.lifecycle.start import first_step
-from agentruntime.models import DatabaseTime, Run, Thread
+from agentruntime.models import DatabaseTime, Message, Run, Thread
 from agentruntime.models.transactions import durably
 from agentruntime.signals import noticed, run_ended, swept
 
@@ -33,11 +33,13 @@ def let_next_in(thread_id: uuid.UUID) -> Run | None:
         return None  # as nearly always: one look, no transaction
     try:
         return durably(lambda: _let_next_in(thread_id))
-    except IntegrityError:  # another run got in first
+    except IntegrityError:  # another run got in first, or its messages cannot be added
+        durably(lambda: _fail_if_taken(thread_id))
         return None
 
 
-def _let_next_in(thread_id: uuid.UUID) -> Run | None:
+def _next_in(thread_id: uuid.UUID) -> tuple[Run, Thread] | None:
+    """Lock and return the run whose turn it is, and its thread; None while something is at work."""
     waiting = Run.objects.in_line().filter(thread_id=thread_id)
     ident = waiting.values_list("pk", flat=True).first()
     run = Run.objects.select_for_update().filter(pk=ident).first() if ident else None
@@ -46,10 +48,17 @@ def _let_next_in(thread_id: uuid.UUID) -> Run | None:
         return None
     if Run.objects.active().filter(thread=thread, is_in_line=False).exists():
         return None
-    kept = run.kept_input or {}
+    return run, thread
+
+
+def _let_next_in(thread_id: uuid.UUID) -> Run | None:
+    found = _next_in(thread_id)
+    if found is None:
+        return None
+    run, thread = found
+    update = (run.kept_input or {}).get("update", {})
     try:
-        messages = [MessageValue.model_validate(one) for one in kept.get("messages", [])]
-        first = first_step(get_graph(run.graph), messages, kept.get("update", {}), thread)
+        first = first_step(get_graph(run.graph), _kept_messages(run), update, thread)
     except AgentRuntimeError as error:
         fail_run(run, error)
         return None
@@ -65,6 +74,26 @@ def _let_next_in(thread_id: uuid.UUID) -> Run | None:
     pen.save()
     ring_after_commit(run.pk)
     return run
+
+
+def _kept_messages(run: Run) -> list[MessageValue]:
+    kept = run.kept_input or {}
+    return [MessageValue.model_validate(one) for one in kept.get("messages", [])]
+
+
+def _fail_if_taken(thread_id: uuid.UUID) -> None:
+    """End the next run as failed where its messages bear an id that is there already: no later try
+    would go better, and all behind it would wait for ever.
+    """
+    found = _next_in(thread_id)
+    if found is None:
+        return
+    run, thread = found
+    ids = [one.settled(thread.pk).id for one in _kept_messages(run)]
+    taken = Message.objects.filter(pk__in=ids).values_list("pk", flat=True).first()
+    twice = next((one for one in ids if ids.count(one) > 1), None)
+    if taken or twice:
+        fail_run(run, InvalidInput(reason=f"the message id {taken or twice} is taken"))
 
 
 @receiver(run_ended, dispatch_uid="agentruntime.line.ended")

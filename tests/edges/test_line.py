@@ -174,3 +174,26 @@ def test_deleting_the_thread_takes_the_line_along(ann, api, asking, open_thread)
     assert api(ann).delete(f"/api/v1/threads/{thread}/").status_code == 204
     assert not Run.objects.exists()
     assert not Thread.objects.exists()
+
+
+def test_a_message_id_that_is_taken_fails_its_run_and_lets_the_next_one_in(
+    ann, asking, work, open_thread
+):
+    thread = open_thread("queue")
+    same = {"role": "user", "content": "tea", "id": "same"}
+    first = work(
+        start_run(graph=asking, input="salt", thread_id=thread, user=ann).pk,
+    )
+    queued = [
+        start_run(graph=asking, input={"messages": [same]}, thread_id=thread, user=ann)
+        for _ in range(2)
+    ]
+    last = start_run(graph=asking, input="milk", thread_id=thread, user=ann)
+    for run in (first, queued[0]):
+        assert work(run.pk).status == "interrupted"
+        resume_run(interrupt_id=Interrupt.objects.get(run=run).pk, value="yes", user=ann)
+        assert work(run.pk).status == "completed"
+    taken = Run.objects.get(pk=queued[1].pk)
+    assert (taken.status, taken.error_code) == ("failed", "INPUT_001")
+    assert "is taken" in taken.error_detail
+    assert work(last.pk).status == "interrupted", "the one behind it came in"
