@@ -92,7 +92,7 @@ class Control:
         self.check()
 
     def wake(self) -> None:
-        self.inbox.put(None)
+        self.inbox.put(True)  # not None: that is what a wait that was over gives
         for below in list(self._below):
             below._hear(self)
             below.wake()
