@@ -90,14 +90,19 @@ def test_an_overdue_transactional_call_cannot_commit_any_more(drive, look):
         release.wait(30)
         return "noted"
 
-    with agent([note], [call("note")]) as name:
+    @tool
+    def let_go() -> str:
+        """Let the transaction go on while the run still holds its lease."""
+        release.set()
+        time.sleep(0.5)
+        return "gone"
+
+    with agent([note, let_go], [call("note", "a")], [call("let_go", "b")]) as name:
         run = drive(name)
         assert run.status == "completed"
         error = look.calls(run)[0].error
         assert error["code"] == "NODE_TIMEOUT_002"
         assert "rolled back" in error["detail"]
-        release.set()
-        time.sleep(0.5)
     assert not Group.objects.filter(name="noted").exists()
 
 
