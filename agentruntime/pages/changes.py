@@ -16,7 +16,7 @@ from agentruntime.exceptions import AgentRuntimeError, ThreadBusy
 from agentruntime.graph.json_values import NotJson, read_json
 from agentruntime.graph.registry import graph_names
 from agentruntime.lifecycle import resume_run, start_run, stop_run
-from agentruntime.models import Interrupt, InterruptKind, Thread
+from agentruntime.models import Interrupt, InterruptKind, Thread, tenant_of
 from agentruntime.pages.access import own_thread, page
 
 
@@ -46,6 +46,7 @@ def start(request: HttpRequest) -> HttpResponse:
             graph=form.cleaned_data["graph"],
             input=form.cleaned_data["message"],
             user=request.user,
+            tenant=tenant_of(request.user),
             idempotency_key=str(form.cleaned_data["key"]),
         )
     except AgentRuntimeError as error:
@@ -71,6 +72,7 @@ def send(request: HttpRequest, thread_id: uuid.UUID) -> HttpResponse:
             input=form.cleaned_data["message"],
             thread_id=found.pk,
             user=request.user,
+            tenant=tenant_of(request.user),
             idempotency_key=str(form.cleaned_data["key"]),
         ),
     )

@@ -1,6 +1,8 @@
 """Rates hold when they are tried in parallel, and tokens are what they say."""
 
 import base64
+import io
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -181,3 +183,18 @@ def test_health_is_red_without_the_database(client, db, monkeypatch):
 
     monkeypatch.setitem(health.CHECKS, "database", fail)
     assert client.get("/health/ready").status_code == 503
+
+
+def test_pages_and_the_command_start_runs_in_the_users_tenant(person, echo, runtime):
+    from django.core.management import call_command
+    from django.test import Client
+    from django.urls import reverse
+
+    runtime(TENANT_OF="tests.edges.tenants.by_name")
+    user = person("ann@red")
+    client = Client()
+    client.force_login(user)
+    written = {"graph": echo, "message": "hi", "key": str(uuid.uuid4())}
+    client.post(reverse("pages:start"), written)
+    call_command("start_run", echo, message="hi", user="ann@red", stdout=io.StringIO())
+    assert list(Thread.objects.values_list("tenant", flat=True)) == ["red", "red"]

@@ -14,7 +14,7 @@ from agentruntime.broker import is_embedded, stop_embedded_worker
 from agentruntime.exceptions import AgentRuntimeError
 from agentruntime.graph.json_values import NotJson, read_json
 from agentruntime.lifecycle import start_run
-from agentruntime.models import Event, Run, RunStatus
+from agentruntime.models import Event, Run, RunStatus, tenant_of
 
 EXIT = {
     RunStatus.COMPLETED: 0,
@@ -74,11 +74,13 @@ class Command(BaseCommand):
     def _start(self, options: dict[str, Any]) -> Run:
         if (options["message"] is None) == (options["input"] is None):
             raise Usage("Give either --message or --input.")
+        user = self._user(options["user"])
         return start_run(
             graph=options["graph"],
             input=options["message"] if options["input"] is None else read_json(options["input"]),
             thread_id=options["thread"],
-            user=self._user(options["user"]),
+            user=user,
+            tenant=tenant_of(user),
             config=read_json(options["config"]) if options["config"] else None,
         )
 
