@@ -2,6 +2,7 @@
 
 from agentruntime.admin.interrupts import InterruptAdmin
 from agentruntime.admin.runs import RunAdmin, ThreadAdmin
+from agentruntime.admin.webhooks import WebhookDeliveryAdmin, WebhookEndpointAdmin
 from agentruntime.admin.windows import CheckpointAdmin, EventAdmin, MessageAdmin, ToolExecutionAdmin
 
 __all__ = [
@@ -12,4 +13,6 @@ __all__ = [
     "RunAdmin",
     "ThreadAdmin",
     "ToolExecutionAdmin",
+    "WebhookDeliveryAdmin",
+    "WebhookEndpointAdmin",
 ]

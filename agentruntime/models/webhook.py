@@ -116,3 +116,8 @@ class WebhookDelivery(models.Model):
         if status == DeliveryStatus.SENT:
             changes["sent_at"] = DatabaseTime()
         type(self).objects.filter(pk=self.pk, attempts=self.attempts).update(**changes)
+
+    def send_again(self) -> bool:
+        """Make one that was given up due now, with all its attempts; False if it is not dead."""
+        dead = type(self).objects.filter(pk=self.pk, status=DeliveryStatus.DEAD)
+        return bool(dead.update(status=DeliveryStatus.PENDING, attempts=0, due_at=DatabaseTime()))
