@@ -122,11 +122,11 @@ def _first(errors: Any, path: str = "") -> str:
     return f"{path}: {errors}" if path else str(errors)
 
 
-def not_found(request: HttpRequest, exception: Exception) -> Any:
+def not_found(request: HttpRequest, exception: Exception | None = None) -> Any:
     """The site's 404: the API's body under /api/, Django's page elsewhere."""
     if request.path.startswith("/api/"):
         return JsonResponse({"code": "not_found", "detail": "Not found."}, status=404)
-    return defaults.page_not_found(request, exception)
+    return defaults.page_not_found(request, exception or Http404())
 
 
 def server_error(request: HttpRequest) -> Any:

@@ -17,15 +17,15 @@ class HasScope(BasePermission):
     otherwise reading needs `read` and everything else `run`.
     """
 
-    message = "The token does not have the scope for this."
-
     def has_permission(self, request: Any, view: Any) -> bool:
         if request.auth is None:
             return True
         found = getattr(request.auth, "scopes", None)
         if found is None:  # a token of another scheme of the project
             found = frozenset(runtime_settings().TOKEN_DEFAULT_SCOPES)
-        return bool(found & needed_scopes(request, view))
+        wanted = needed_scopes(request, view)
+        self.message = f"The token does not have the scope for this: {' or '.join(sorted(wanted))}."
+        return bool(found & wanted)
 
 
 def needed_scopes(request: Any, view: Any) -> frozenset[str]:
@@ -38,7 +38,8 @@ def needed_scopes(request: Any, view: Any) -> frozenset[str]:
 
 
 class MayAct(BasePermission):
-    """Reading is for whoever sees the thread; acting for its owner, or an operator's right.
+    """Reading is for whoever sees the thread; acting for its owner, or an operator's right. What
+    became of a call of unknown outcome only an operator says.
 
     What a caller does not see is not found before this is asked.
     """
@@ -48,11 +49,13 @@ class MayAct(BasePermission):
     def has_object_permission(self, request: Any, view: Any, found: Any) -> bool:
         if request.method in SAFE_METHODS:
             return True
+        if _is_about_an_outcome(found):  # what became of a payment is not its requester's to say
+            rights = ("agentruntime.answer_interrupt", "agentruntime.operate_run")
+            return any(request.user.has_perm(right) for right in rights)
         thread = found if isinstance(found, Thread) else found.thread
         if thread.user_id == request.user.pk:
             return True
-        by_right = isinstance(found, Run) or _is_about_an_outcome(found)
-        return by_right and request.user.has_perm("agentruntime.operate_run")
+        return isinstance(found, Run) and request.user.has_perm("agentruntime.operate_run")
 
 
 def _is_about_an_outcome(found: Any) -> bool:

@@ -2,11 +2,12 @@
 
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
-from django.urls import include, path
+from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 import agentruntime.urls
 import approvals.urls
+from agentruntime.exceptions_http import not_found
 
 urlpatterns = [
     path("admin/", admin.site.urls),
@@ -24,6 +25,8 @@ urlpatterns = [
     ),
     path("api/schema/", SpectacularAPIView.as_view(api_version="v1"), name="schema"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    # A mistyped address of the API is told as JSON, also while debugging.
+    re_path(r"^api/", not_found),
     path("health/", include("agentruntime.health")),
     path("", include("agentruntime.pages")),
 ]

@@ -4,11 +4,14 @@ APIs.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+MAX_CALL_ID = 200
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -85,11 +88,19 @@ def _as_uuid(ident: str, thread_id: uuid.UUID) -> str:
         return str(uuid.uuid5(thread_id, ident)) if ident else new_id()
 
 
+def _plain_call_id(ident: str) -> str:
+    """Return a call id as it is, or a digest of one that no column or key could hold."""
+    if len(ident) <= MAX_CALL_ID and ":once:" not in ident and ident.isprintable():
+        return ident
+    return f"call-{hashlib.sha256(ident.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
 def _with_own_ids(calls: list[ToolCall]) -> list[ToolCall]:
     taken: set[str] = set()
     settled = []
     for position, call in enumerate(calls):
-        ident = call.id if call.id and call.id not in taken else f"{call.id or 'call'}-{position}"
+        own = _plain_call_id(call.id)
+        ident = own if own and own not in taken else f"{own or 'call'}-{position}"
         while ident in taken:
             ident += f"-{position}"
         taken.add(ident)

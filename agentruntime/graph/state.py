@@ -62,7 +62,8 @@ class StateField:
             raise StateNotStorable(field=self.name, reason=str(error)) from None
         except (ValueError, TypeError) as error:
             raise StateNotStorable(field=self.name, reason=str(error).splitlines()[0]) from None
-        if back != value or type(back) is not type(value):
+        same_type = type(back) is type(value) or (type(value) is int and type(back) is float)
+        if back != value or not same_type:
             reason = f"{type(value).__name__} would come back as {type(back).__name__}"
             raise StateNotStorable(field=self.name, reason=reason)
         return stored

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from agentruntime.exceptions import InvalidArguments
 from agentruntime.graph import get_graph
-from agentruntime.graph.json_values import digest
+from agentruntime.graph.json_values import NotJson, digest
 from agentruntime.graph.tools import ApprovalRule, Tool
 from agentruntime.lifecycle.finish import readable
 from agentruntime.lifecycle.outcomes import Outcome
@@ -26,6 +26,8 @@ from agentruntime.models import (
     InterruptStatus,
     ToolExecution,
 )
+
+MAX_AMOUNT_DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def standing_of(
     """Say where a gated call stands, given the approvals asked for it so far, oldest first."""
     live = [one for one in asked if one.status != InterruptStatus.CANCELLED]
     if not live:
-        return Standing(question=approval_question(progress, row, tool, len(asked)))
+        return _superseded(progress, row, tool, asked)
     last = live[-1]
     covers = last.payload["digest"] == call_digest(row, row.arguments, last.payload["expires_at"])
     if last.status == InterruptStatus.EXPIRED:
@@ -75,12 +77,10 @@ def _superseded(
     row.tool_fingerprint = tool.fingerprint
     row.save_fields(tool_fingerprint=tool.fingerprint)
     try:
-        tool.load_arguments(row.arguments)
-    except InvalidArguments as error:
-        return Standing(
-            refused=Outcome(CallStatus.FAILED, error={"code": error.code, "detail": str(error)})
-        )
-    return Standing(question=approval_question(progress, row, tool, len(asked)))
+        return Standing(question=approval_question(progress, row, tool, len(asked)))
+    except (InvalidArguments, NotJson) as error:  # they do not fit the tool as it is today
+        told = {"code": InvalidArguments.code, "detail": readable(str(error))}
+        return Standing(refused=Outcome(CallStatus.FAILED, error=told))
 
 
 def _answered(
@@ -157,7 +157,7 @@ def _expiry(after: timedelta | None) -> datetime | None:
 def _title(rule: ApprovalRule, tool: Tool, arguments: dict[str, Any]) -> str:
     try:
         return rule.title.format_map(arguments) if rule.title else f"Run {tool.name}"
-    except (KeyError, IndexError, ValueError, AttributeError):
+    except Exception:  # a title that cannot be filled is no reason to ask nobody
         return f"Run {tool.name}"
 
 
@@ -166,7 +166,7 @@ def _snapshot(rule: ApprovalRule, values: dict[str, Any]) -> dict[str, Any]:
     return {
         "permission": rule.permission,
         "group": rule.group,
-        "amount": None if amount is None else str(Decimal(str(amount))),
+        "amount": None if amount is None else str(read_amount(rule.amount, amount)),
         "amount_argument": rule.amount,
         "currency": rule.currency,
         "target": str(values.get(rule.target, "")) if rule.target else "",
@@ -178,6 +178,27 @@ def _snapshot(rule: ApprovalRule, values: dict[str, Any]) -> dict[str, Any]:
         "escalate_after": rule.escalate_after.total_seconds() if rule.escalate_after else None,
         "escalate_to": rule.escalate_to,
     }
+
+
+def read_amount(name: str, value: Any) -> Decimal:
+    """Return an amount that people can be shown; raises `NotJson` for what is none."""
+    try:
+        amount = Decimal(str(value).strip())
+    except InvalidOperation:
+        raise NotJson(name, "it is to be an amount, and is no number") from None
+    if not amount.is_finite() or abs(amount.adjusted()) > MAX_AMOUNT_DIGITS:
+        raise NotJson(name, "it is to be an amount, and is no amount of money")
+    return amount
+
+
+def last_yes(asked: list[Interrupt]) -> Interrupt | None:
+    """Return the approval under which a call was started before."""
+    given = [
+        one
+        for one in asked
+        if one.kind == InterruptKind.APPROVAL and (one.answer or {}).get("verdict") == "approve"
+    ]
+    return given[-1] if given else None
 
 
 def needs_approval(tool: Tool, values: dict[str, Any]) -> bool:
@@ -213,13 +234,14 @@ def expired(row: ToolExecution) -> Outcome:
     return Outcome(CallStatus.CANCELLED, error={"code": "CALL_EXPIRED_001", "detail": detail})
 
 
-def refused(why: str) -> Outcome:
-    """The outcome of a call that was approved, and refused when it was about to start."""
+def refused(why: str, is_first: bool = True) -> Outcome:
+    """The outcome of a call that was approved, and refused when it was about to start (again)."""
+    done = "Nothing was done." if is_first else "Whether the attempt before took effect is unknown."
     detail = (
-        "the call was approved, but refused right before it started: "
-        f"{readable(why, 500)}. Nothing was done."
+        f"the call was approved, but refused right before it started: {readable(why, 500)}. {done}"
     )
-    return Outcome(CallStatus.DECLINED, error={"code": "CALL_REFUSED_001", "detail": detail})
+    status = CallStatus.DECLINED if is_first else CallStatus.FAILED
+    return Outcome(status, error={"code": "CALL_REFUSED_001", "detail": detail})
 
 
 def check_edit(interrupt: Interrupt, arguments: dict[str, Any]) -> tuple[dict[str, Any], str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentruntime.exceptions import HandoffTaken, InvalidArguments, ToolError, UnknownTool
+from agentruntime.graph.json_values import NotJson
 from agentruntime.graph.messages import ToolCall
 from agentruntime.graph.tools import Tool
 from agentruntime.lifecycle import gate, ledger
@@ -43,11 +44,22 @@ def draft_intent(
         if tool.handoff and (first := _first_handoff(calls, tools)).id != call.id:
             raise HandoffTaken(tool=first.name)
         values, row.arguments = tool.read_arguments(call.arguments)
+        _check_amount(tool, values)
         if gate.needs_approval(tool, values):
             row.status, row.is_gated = CallStatus.INTERRUPTED, True
     except ToolError as error:
         row.status, row.error = CallStatus.FAILED, as_error(error)
     return row
+
+
+def _check_amount(tool: Tool, values: Mapping[str, Any]) -> None:
+    """Raise `InvalidArguments` for an amount that nobody could be shown."""
+    name = tool.approval.amount if tool.approval else ""
+    if name and values.get(name) is not None:
+        try:
+            gate.read_amount(name, values[name])
+        except NotJson as error:
+            raise InvalidArguments(tool=tool.name, reason=str(error)) from None
 
 
 def _first_handoff(calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> ToolCall:

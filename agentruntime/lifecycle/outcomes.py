@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import AgentRuntimeError, ResultNotStorable, ToolError, ToolFailed
 from agentruntime.graph.jobs import Pending, name_of
-from agentruntime.graph.json_values import NotJson, check_json
+from agentruntime.graph.json_values import MAX_DEPTH, NotJson, check_json
 from agentruntime.graph.masking import MASK, mask
 from agentruntime.graph.state import State, field_of
 from agentruntime.graph.tools import Tool, ToolResult
@@ -35,15 +35,15 @@ def succeeded(tool: Tool, kind: type[State], value: Any) -> Outcome:
     """Return the outcome of a call that returned. What cannot be stored is said, never repeated."""
     if isinstance(value, Pending):
         return _pending(tool, value)
-    content, update = (
-        (value.content, value.update) if isinstance(value, ToolResult) else (value, {})
-    )
     try:
+        content, update = (
+            (value.content, dict(value.update)) if isinstance(value, ToolResult) else (value, {})
+        )
         result = _plain(content)
         deltas = {name: _delta(kind, name, delta) for name, delta in update.items()}
         return Outcome(CallStatus.SUCCEEDED, result, deltas)
-    except (NotJson, PydanticSerializationError, AgentRuntimeError, RecursionError) as error:
-        reason = readable(str(error) or type(error).__name__, 300).rstrip(".")
+    except Exception as error:  # the value is the tool's, and so is any code that it runs
+        reason = readable(words_of(error) or type(error).__name__, 300).rstrip(".")
         unstorable = ResultNotStorable(tool=tool.name, reason=reason)
         return Outcome(CallStatus.SUCCEEDED, error=as_error(unstorable))
 
@@ -52,8 +52,8 @@ def _pending(tool: Tool, job: Pending) -> Outcome:
     problem = job.problem
     try:
         handle = _plain(job.handle)
-    except (NotJson, PydanticSerializationError, RecursionError) as error:
-        handle, problem = None, f"its handle cannot be stored: {readable(str(error), 300)}"
+    except Exception as error:  # as above
+        handle, problem = None, f"its handle cannot be stored: {readable(words_of(error), 300)}"
     if problem:
         unstorable = ResultNotStorable(tool=tool.name, reason=f"it is a job, but {problem}")
         return Outcome(CallStatus.SUCCEEDED, error=as_error(unstorable))
@@ -64,10 +64,33 @@ def _pending(tool: Tool, job: Pending) -> Outcome:
     )
 
 
+def words_of(error: BaseException) -> str:
+    """Return what an exception says; one that cannot even say it fails nothing."""
+    try:
+        return str(error)
+    except Exception:
+        return "its message cannot be read"
+
+
 def _plain(value: Any) -> Any:
+    _refuse_lost_keys(value)
     plain = to_jsonable_python(value, inf_nan_mode="constants", bytes_mode="base64")
     check_json(plain, path="result", max_bytes=runtime_settings().MAX_RESULT_BYTES)
     return plain
+
+
+def _refuse_lost_keys(value: Any, path: str = "result", depth: int = 0) -> None:
+    """Raise `NotJson` where two keys of an object would become the same text."""
+    if depth > MAX_DEPTH:
+        return  # the gate says so
+    if isinstance(value, dict):
+        if len({str(key) for key in value}) < len(value):
+            raise NotJson(path, "two keys of an object would become the same text")
+        for key, item in value.items():
+            _refuse_lost_keys(item, f"{path}.{key}", depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_lost_keys(item, path, depth + 1)
 
 
 def _delta(kind: type[State], name: str, value: Any) -> Any:
@@ -87,7 +110,7 @@ def load_delta(kind: type[State], name: str, stored: Any) -> Any:
 def failed(error: BaseException, arguments: Mapping[str, Any] | None = None) -> Outcome:
     """Return the outcome of a call that raised; secret arguments are masked in what it says."""
     if not isinstance(error, ToolError):
-        reason = _without_secrets(str(error), arguments or {})
+        reason = _without_secrets(words_of(error), arguments or {})
         kind = getattr(error, "raised_kind", type(error).__name__)
         error = ToolFailed(kind=kind, reason=reason or "no reason given")
     return Outcome(CallStatus.FAILED, error=as_error(error))

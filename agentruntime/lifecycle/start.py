@@ -162,7 +162,8 @@ def _read_message(given: Any, path: str) -> MessageValue:
         raise InvalidInput(reason=f"{path}: {first_problem(error)}") from None
     if message.role not in ("user", "system") or message.tool_calls or message.tool_call_id:
         raise InvalidInput(reason=f"{path}: only user and system messages come in from outside")
-    return message
+    # An id from outside counts within its thread only: nobody takes another thread's.
+    return message.model_copy(update={"id": f"input:{message.id}"})
 
 
 def _plain(given: Any) -> Any:

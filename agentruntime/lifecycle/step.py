@@ -24,7 +24,7 @@ from agentruntime.graph import END, Command, State, ToolNode
 from agentruntime.graph.context import current_execution
 from agentruntime.graph.definition import BRANCHES, Goto, Onward, takes_context
 from agentruntime.graph.json_values import NotJson, check_json
-from agentruntime.graph.messages import Message
+from agentruntime.graph.messages import Message, new_id
 from agentruntime.graph.state import dump_state, field_of, join_update, state_fields
 from agentruntime.lifecycle import settings
 from agentruntime.lifecycle.branch_log import beginnings, defaults
@@ -193,7 +193,14 @@ def join_result(progress: Progress, result: NodeResult) -> tuple[StepRecord, Sta
         for _, delta in set_by:
             current = field_of(kind, field).join(current, delta)
         values[field] = current
-    messages = [_checked(one.settled(progress.thread.pk), name) for one in result.messages]
+    taken = {one.id for one in before.messages}
+    messages = []
+    for one in result.messages:
+        message = _checked(one.settled(progress.thread.pk), name)
+        if message.id in taken:  # a model that counts its messages anew each time
+            message = message.model_copy(update={"id": new_id()})
+        taken.add(message.id)
+        messages.append(message)
     after = before.model_copy(update={**values, "messages": before.messages + messages})
     onward = _onward(progress, name, after, result)
     if left := left_behind(progress, onward.node, result.goto):
@@ -231,6 +238,10 @@ def left_behind(progress: Progress, follows: str, goto: Goto) -> dict[str, Any]:
 def _checked(message: Message, name: str) -> Message:
     try:
         check_json(message.model_dump(mode="json"), path="message")
+        check_json(message.extra, path="message.extra")
+        for call in message.tool_calls:
+            check_json(call.arguments, path=f"arguments of {call.name[:80]!r}")
+            check_json(call.extra, path=f"extra of {call.name[:80]!r}")
     except NotJson as error:
         raise NodeFailed(
             node=name, kind="a message that cannot be stored", reason=str(error)

@@ -311,23 +311,26 @@ class Turn:
             self._start_approved(pen, row, tool, standing.allowed)
 
     def _start_approved(self, pen: Pen, row: ToolExecution, tool: Tool, allowed: Interrupt) -> None:
-        if (
-            tool.approval is not None
-            and tool.approval.recheck is not None
-            and row.pk not in self.rechecked
-        ):
+        if self._still_allowed(pen, row, tool, allowed):
+            crash_point("A5")
+            self._start(pen, row, counts=True)
+
+    def _still_allowed(self, pen: Pen, row: ToolExecution, tool: Tool, allowed: Interrupt) -> bool:
+        """Whether the yes still counts at this moment; asked before every start, also a repeated
+        one. A no settles the call, a check that is still to be made does not.
+        """
+        rule = tool.approval
+        if rule is not None and rule.recheck is not None and row.pk not in self.rechecked:
             self.to_recheck.append(row)
-            return
+            return False
         why = self.rechecked.get(row.pk)
         for _, answer in gated_call_starting.send(
             sender=ToolExecution, execution=row, interrupt=allowed
         ):
             why = why or answer
         if why:
-            ledger.settle(pen, row, gate.refused(str(why)))
-        else:
-            crash_point("A5")
-            self._start(pen, row, counts=True)
+            ledger.settle(pen, row, gate.refused(str(why), is_first=not row.attempts))
+        return not why
 
     def _open_memos(self, row: ToolExecution) -> list[Interrupt]:
         """The questions about steps that the body of this call marked with `once()`."""
@@ -353,7 +356,8 @@ class Turn:
         elif answer is not None and answer["outcome"] != "retry":
             ledger.settle(pen, row, doubt.told_outcome(answer))
         elif answer is not None or found == "not done" or self._may_repeat(row, tool):
-            self._start_again(pen, row, asked=answer is not None, is_not_done=found == "not done")
+            told = answer is not None
+            self._start_again(pen, row, tool, asked, told=told, is_not_done=found == "not done")
         elif still := [one for one in asked if one.status == InterruptStatus.OPEN]:
             self.questions += [gate.same_question(one) for one in still]
         elif tool.reconcile is not None and found is NOT_PRESENT:
@@ -395,13 +399,25 @@ class Turn:
                 elif not row.is_settled:
                     self.crowded.append(row)
 
-    def _start_again(self, pen: Pen, row: ToolExecution, asked: bool, is_not_done: bool) -> None:
+    def _start_again(
+        self,
+        pen: Pen,
+        row: ToolExecution,
+        tool: Tool,
+        asked: list[Interrupt],
+        *,
+        told: bool,
+        is_not_done: bool,
+    ) -> None:
         spent = row.attempts - row.forgiven_attempts
-        if spent >= runtime_settings().MAX_CALL_ATTEMPTS and not asked:
+        if spent >= runtime_settings().MAX_CALL_ATTEMPTS and not told:
             counted.send(sender=None, name="run.parked", value=1, attributes={"tool": row.tool})
             raise CallParked(tool=row.tool, attempts=row.attempts)
+        allowed = gate.last_yes(asked) if row.is_gated else None
+        if allowed is not None and not self._still_allowed(pen, row, tool, allowed):
+            return
         self.reconciled.pop(row.pk, None)  # what was said is about the attempt before
-        why = "a person" if asked else "its provider" if is_not_done else "the same key"
+        why = "a person" if told else "its provider" if is_not_done else "the same key"
         self._start(pen, row, counts=True, why=why)
 
     def _start(self, pen: Pen, row: ToolExecution, *, counts: bool, why: str = "") -> None:

@@ -85,6 +85,10 @@ def test_a_fresh_project_runs_its_first_agent(site_packages, tmp_path):
     told = manage("start_run", "shop", "--message", "Please refund order 1042", "--follow")
     assert "run.completed" in told
     assert "9.90" in told
+    page = (
+        "from django.test import Client; r = Client(SERVER_NAME='localhost').get('/', follow=True)"
+    )
+    assert "200" in manage("shell", "-c", f"{page}; print(r.status_code)")
     where = manage("shell", "-c", "import agentruntime, mysite.asgi; print(agentruntime.__file__)")
     assert str(site_packages) in where
 
