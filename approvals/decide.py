@@ -22,6 +22,7 @@ from agentruntime.models.transactions import durably
 from approvals.conf import approval_settings
 from approvals.edits import Edit, amount_after, apply_edit, asked_arguments, read_edit
 from approvals.exceptions import (
+    AlreadyAgreed,
     AlreadyDecided,
     ApprovalError,
     ApprovalNotFound,
@@ -186,6 +187,7 @@ def _record(
 ) -> Decision:
     if edit:
         apply_edit(approval, edit, rights)
+    _check_voice(answer, approval, rights)
     final = answer.verdict == DECLINE or _settles(approval, rights, edit)
     decision_id = uuid.uuid4()
     if final:
@@ -216,6 +218,15 @@ def _record(
     )
     note(approval, rights.user_id, f"{decision.what.capitalize()} ({Door(answer.door).label})")
     return decision
+
+
+def _check_voice(answer: Answer, approval: Approval, rights: Rights) -> None:
+    """Raise `AlreadyAgreed` for a second voice of one person for one version, also for one that an
+    edit brings back.
+    """
+    spoken = approval.decisions.filter(user_id=rights.user_id, verdict=answer.verdict)
+    if spoken.filter(digest=approval.digest).exists():
+        raise AlreadyAgreed(by=rights.username)
 
 
 def _settles(approval: Approval, rights: Rights, edit: Edit | None) -> bool:

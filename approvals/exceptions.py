@@ -52,6 +52,14 @@ class AlreadyDecided(ApprovalError):
     status = 409
 
 
+class AlreadyAgreed(ApprovalError):
+    """The same person's voice does not count twice where several must agree."""
+
+    code = "APPROVAL_AGREED_001"
+    sentence = "You have already agreed to this version; others have to agree too."
+    status = 409
+
+
 class NoLongerAsked(ApprovalError):
     """The question ended without a decision: it expired, was withdrawn, or was asked anew."""
 

@@ -2,10 +2,13 @@
 
 import pytest
 from django.contrib.auth.models import Group
+from django.test import Client
+from django.urls import reverse
+from rest_framework.test import APIClient
 
 from agentruntime.models import ToolExecution
 from approvals.decide import decide
-from approvals.exceptions import AlreadyDecided, NotAllowed
+from approvals.exceptions import AlreadyAgreed, AlreadyDecided, NotAllowed
 from approvals.models import Approval, Decision
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,6 +118,32 @@ def test_two_must_agree_where_the_code_says_so(ask, person, settings, work, shop
     approval = ask()
     assert not yes(approval, one).is_final
     assert yes(approval, two).is_final
+
+
+def test_a_second_voice_for_the_same_version_is_refused(ask, person, settings):
+    settings.APPROVALS = {"RULES": {"refund": {"approvers": 2}}}
+    one, two = (person(name, "approvals.decide_refund") for name in ("one", "two"))
+    approval = ask()
+    yes(approval, one)
+    api, url = APIClient(), f"/api/v1/approvals/{approval.pk}/approve/"
+    api.force_authenticate(one)
+    body = {"digest": approval.digest, "reason": "another"}
+    again = api.post(url, body, format="json")
+    assert (again.status_code, again.json()["code"]) == (409, "APPROVAL_AGREED_001")
+    assert "already agreed to this version" in again.json()["detail"]
+    page = Client()
+    page.force_login(one)
+    address = reverse("admin:approvals_approval_decide", args=[approval.pk])
+    told = page.post(address, {"verdict": "approve", **body}, follow=True)
+    assert "already agreed to this version" in told.content.decode()
+
+    yes(approval, two, arguments={"amount": "20.00"})
+    edited = Approval.objects.get(pk=approval.pk).digest
+    with pytest.raises(AlreadyAgreed):
+        yes(approval, one, arguments={"amount": "30.00"})
+    approval.refresh_from_db()
+    assert (approval.digest, approval.decisions.count()) == (edited, 2)
+    assert yes(approval, one).digest == edited, "a new version takes a voice of its own"
 
 
 def test_a_group_is_asked_for(ask, person, settings):
