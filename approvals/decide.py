@@ -7,6 +7,7 @@ transaction. Locks are taken as everywhere: Run, Thread, Interrupt, Approval, an
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,7 +78,7 @@ def decide(
     verdict: str,
     user: Any,
     digest: str | None = None,
-    reason: str = "",
+    reason: str | None = "",
     arguments: dict[str, Any] | None = None,
     door: str = PYTHON,
     seconds_shown: float | None = None,
@@ -87,11 +88,16 @@ def decide(
     `digest` is the one that was shown; the doors that show something must bring it, in a shell or
     from Python it may be left out and the call as it is stored is meant. `arguments` are the
     changed arguments, or all of them; an equal repeat by the same person returns the stored
-    decision. Raises an `ApprovalError`, and then nothing was changed.
+    decision. Raises an `ApprovalError`, and then nothing was changed; `ValueError` for a door that
+    there is not, and for `seconds_shown` that are no number.
     """
+    if door not in Door.values:
+        raise ValueError(f"A door is one of {', '.join(Door.values)}, not {door!r}.")
+    if seconds_shown is not None and not _is_number(seconds_shown):
+        raise ValueError(f"seconds_shown is a number or None, not {seconds_shown!r}.")
     answer = Answer(
-        _as_uuid(approval_id), verdict, getattr(user, "pk", None), digest, reason, arguments, door,
-        seconds_shown,
+        _as_uuid(approval_id), verdict, getattr(user, "pk", None), digest,
+        "" if reason is None else reason, arguments, door, seconds_shown,
     )  # fmt: skip
     try:
         return durably(lambda: _decide(answer))
@@ -106,6 +112,8 @@ def decide(
 def _decide(answer: Answer) -> Decision:
     if answer.verdict not in Verdict.values:
         raise UnknownVerdict(verdict=str(answer.verdict)[:40])
+    if not isinstance(answer.reason, str):
+        raise InvalidReason(reason="it is no text")
     approval, interrupt = lock_approval(answer.approval_id)
     rights = rights_of(answer.user_id)
     if rights and (stored := _equal_repeat(answer, approval, rights)):
@@ -298,6 +306,10 @@ def _check_reason(reason: str) -> None:
         raise InvalidReason(reason=error.reason) from error
     if len(reason) > MAX_REASON:
         raise InvalidReason(reason=f"it has more than {MAX_REASON} characters")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _when(moment: datetime | None) -> str:

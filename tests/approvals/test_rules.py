@@ -8,7 +8,7 @@ from rest_framework.test import APIClient
 
 from agentruntime.models import ToolExecution
 from approvals.decide import decide
-from approvals.exceptions import AlreadyAgreed, AlreadyDecided, NotAllowed
+from approvals.exceptions import AlreadyAgreed, AlreadyDecided, InvalidReason, NotAllowed
 from approvals.models import Approval, Decision
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -144,6 +144,18 @@ def test_a_second_voice_for_the_same_version_is_refused(ask, person, settings):
     approval.refresh_from_db()
     assert (approval.digest, approval.decisions.count()) == (edited, 2)
     assert yes(approval, one).digest == edited, "a new version takes a voice of its own"
+
+
+def test_what_python_hands_over_is_checked(ask, bob):
+    approval = ask()
+    with pytest.raises(ValueError, match="A door is one of"):
+        yes(approval, bob, door="window")
+    for seconds in (float("nan"), float("inf"), "3", True):
+        with pytest.raises(ValueError, match="seconds_shown is a number"):
+            yes(approval, bob, seconds_shown=seconds)
+    with pytest.raises(InvalidReason, match="it is no text"):
+        yes(approval, bob, reason=1)
+    assert yes(approval, bob, reason=None).reason == ""
 
 
 def test_a_group_is_asked_for(ask, person, settings):
