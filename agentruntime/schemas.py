@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentruntime.graph.json_values import NotJson
+from agentruntime.graph.json_values import NotJson, check_json
 
 
 def check_schema(value: Any, schema: Any) -> None:
@@ -15,5 +15,19 @@ def check_schema(value: Any, schema: Any) -> None:
         jsonschema.validate(value, schema)
     except jsonschema.ValidationError as error:
         raise NotJson(error.json_path, error.message[:300]) from None
-    except (jsonschema.SchemaError, RecursionError, LookupError) as error:
+    except Exception as error:  # no schema, a reference to nowhere, a pattern that is none
         raise NotJson("$", f"its schema cannot be used ({type(error).__name__})") from None
+
+
+def check_is_schema(schema: Any, path: str) -> None:
+    """Raise `NotJson` unless this is a JSON Schema, of a draft that it names or of the last one."""
+    from jsonschema import SchemaError, validators
+
+    check_json(schema, path=path)
+    kind = validators.validator_for(schema, default=validators.Draft202012Validator)
+    try:
+        kind.check_schema(schema, format_checker=kind.FORMAT_CHECKER)
+    except SchemaError as error:
+        raise NotJson(path, f"no JSON Schema: {error.message[:300]}") from None
+    except Exception as error:
+        raise NotJson(path, f"no JSON Schema ({type(error).__name__})") from None

@@ -9,8 +9,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agentruntime.graph.json_values import check_json, digest
+from agentruntime.graph.json_values import NotJson, check_json, check_text, digest
 from agentruntime.models import Interrupt, InterruptKind, InterruptStatus
+from agentruntime.schemas import check_is_schema
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,14 @@ class Answers:
         self._counts.clear()
 
     def look_up(self, payload: Any, message: str, schema: Any) -> Interrupt | None:
-        """Return the interrupt that answers this question, or None; then it is noted as asked."""
+        """Return the interrupt that answers this question, or None; then it is noted as asked.
+
+        Raises `NotJson` for what cannot be stored, and for a schema that is none.
+        """
         check_json(payload, path="payload")
+        if not isinstance(message, str):
+            raise NotJson("message", "text was expected")
+        check_text(message, "message")
         key = digest(payload)
         occurrence = self._counts.get(key, 0)
         self._counts[key] = occurrence + 1
@@ -61,13 +68,16 @@ class Answers:
                 InterruptStatus.ANSWERED,
             ):
                 return row
+        wanted = as_schema(schema)
+        if wanted is not None:
+            check_is_schema(wanted, "response_schema")
         self.asked.append(
             Question(
                 scope=self.scope,
                 payload=payload,
                 occurrence=occurrence,
                 message=message,
-                response_schema=as_schema(schema),
+                response_schema=wanted,
                 tool_execution_id=self.tool_execution_id,
             )
         )

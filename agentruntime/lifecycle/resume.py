@@ -117,7 +117,7 @@ def _check_outcome(value: Any) -> None:
         "failed": {"outcome", "error"},
         "retry": {"outcome"},
     }
-    if outcome not in needed:
+    if not isinstance(outcome, str) or outcome not in needed:
         raise NotJson("outcome", "it is one of succeeded, failed, retry")
     if unknown := set(value) - needed[outcome]:
         raise NotJson(sorted(unknown)[0], f"not a part of an answer {outcome!r}")

@@ -40,6 +40,42 @@ def test_falsy_answers_are_answers(drive, look, value):
     assert (run.status, answers_of(run)) == ("completed", [value])
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"message": "a\x00b"}, "message: the text has a NUL"),
+        ({"message": "a\ud800b"}, "message: the text has a lone surrogate"),
+        ({"message": 5}, "message: text was expected"),
+        ({"response_schema": {"type": "nonsense"}}, "response_schema: no JSON Schema"),
+        ({"response_schema": {"pattern": "("}}, "response_schema: no JSON Schema"),
+        ({"response_schema": {"enum": [{1}]}}, "response_schema"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_an_error_of_its_tool(drive, look, asked, told):
+    @tool
+    def ask() -> str:
+        """Ask."""
+        return interrupt("sure?", **asked)
+
+    with agent([ask], [call("ask")]) as name:
+        run = drive(name)
+    assert (run.status, Interrupt.objects.count()) == ("completed", 0)
+    assert told in look.messages(run)[-1][1]
+
+
+def test_an_answer_to_a_schema_that_cannot_be_used_is_refused(drive, look):
+    with registered(asking("sure?")) as name:
+        question = look.open(drive(name))[0]
+    for schema in ({"type": "nonsense"}, {"pattern": "("}, {"$ref": "#/nowhere"}):
+        Interrupt.objects.update(response_schema=schema)
+        with pytest.raises(InvalidAnswer, match="its schema cannot be used"):
+            resume_run(interrupt_id=question.pk, value="yes")
+    Interrupt.objects.update(response_schema=None, kind="outcome")
+    for value in ({"outcome": []}, {"outcome": {}}, {}, []):
+        with pytest.raises(InvalidAnswer, match="it is one of succeeded"):
+            resume_run(interrupt_id=question.pk, value=value)
+
+
 def test_equal_questions_in_a_loop_are_three_questions(drive, look):
     with registered(asking("ok?", "ok?", "ok?")) as name:
         run = drive(name)
