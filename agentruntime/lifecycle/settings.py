@@ -73,8 +73,14 @@ def _storable(value: Any) -> Any:
     try:
         check_json(value)
     except NotJson:
-        return str(value)[:100]
+        return _shown(value)
     return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 400:  # too long to be read, or written
+        return f"a whole number of {value.bit_length()} bits"
+    return str(value)[:100]
 
 
 def deadline_seconds(config: Mapping[str, Any], name: str, default: float) -> float | None:
@@ -92,12 +98,12 @@ def deadline_seconds(config: Mapping[str, Any], name: str, default: float) -> fl
         if isinstance(value, bool):
             raise ValueError
         seconds = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         noticed.send(
             sender=None,
             level="warning",
             event="timeout is no number, the default holds",
-            facts={"name": name, "value": str(value)[:100], "default": default},
+            facts={"name": name, "value": _shown(value), "default": default},
         )
         return default
     return seconds if seconds > 0 else None

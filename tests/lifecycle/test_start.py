@@ -16,8 +16,10 @@ from agentruntime.exceptions import (
 )
 from agentruntime.graph import END, START, Message, State, StateGraph, tool
 from agentruntime.lifecycle import start_run
+from agentruntime.lifecycle.settings import deadline_seconds
 from agentruntime.models import Message as MessageRow
 from agentruntime.models import Run, Thread
+from agentruntime.signals import noticed
 from tests.agents import agent, call, registered
 
 
@@ -76,6 +78,24 @@ def test_unknown_graphs_threads_and_config_keys_are_refused(graph):
         start_run(graph=graph, input="x", config={"thread_id": "other"})
     with pytest.raises(InvalidConfig, match="recursion_limit"):
         start_run(graph=graph, input="x", config={"recursion_limit": "many"})
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_a_timeout_that_no_clock_can_count_is_no_number(graph, digits):
+    seconds = 10**digits
+    told = []
+
+    def note(event, facts, **_):
+        told.append((event, facts["name"]))
+
+    noticed.connect(note)
+    try:
+        run = start_run(graph=graph, input="x", config={"tool_timeout": seconds})
+        for config in (run.config, {"tool_timeout": seconds}):
+            assert deadline_seconds(config, "tool_timeout", 7.0) == 7.0
+    finally:
+        noticed.disconnect(note)
+    assert told == [("timeout is no number, the default holds", "tool_timeout")] * 2
 
 
 def test_somebody_elses_thread_is_not_found(graph):
