@@ -44,7 +44,10 @@ class GraphNameTaken(GraphError):
 
 class UnknownGraph(GraphError):
     code = "GRAPH_004"
-    sentence = "No graph is registered as {graph!r}; there are: {known}."
+    sentence = (
+        "No graph is registered as {graph!r}; there are: {known}. Graphs are looked for in the "
+        "module agents.py of each app in INSTALLED_APPS."
+    )
 
 
 class InvalidTool(GraphError):

@@ -15,11 +15,13 @@ class Command(BaseCommand):
     help = "Runs worker processes. Without a broker, one process that finds its work by the sweep."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--processes", "-p", type=int, default=2, help="worker processes (2)")
+        parser.add_argument(
+            "--processes", "-p", type=above_zero, default=2, help="worker processes (2)"
+        )
         parser.add_argument(
             "--threads",
             "-t",
-            type=int,
+            type=above_zero,
             default=64,
             help="threads of each (64): runs that may wait at once",
         )
@@ -38,3 +40,10 @@ class Command(BaseCommand):
         environment["PYTHONPATH"] = os.pathsep.join(paths)
         self.stdout.flush()
         os.execvpe(sys.executable, command, environment)
+
+
+def above_zero(text: str) -> int:
+    """Return the number that `text` is; argparse ends with a sentence and 2 for anything else."""
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError("a whole number above zero was expected")
+    return int(text)

@@ -14,7 +14,7 @@ from agentruntime.broker import is_embedded, stop_embedded_worker
 from agentruntime.exceptions import AgentRuntimeError
 from agentruntime.graph.json_values import NotJson, read_json
 from agentruntime.lifecycle import start_run
-from agentruntime.models import Event, Run, RunStatus, tenant_of
+from agentruntime.models import Event, InterruptKind, InterruptStatus, Run, RunStatus, tenant_of
 
 EXIT = {
     RunStatus.COMPLETED: 0,
@@ -65,6 +65,8 @@ class Command(BaseCommand):
         self.stdout.flush()
         if options["follow"]:
             status = self._follow(run, options["json"])
+            if status == RunStatus.INTERRUPTED and not options["json"]:
+                self.stdout.write(_what_waits(run))
             if is_embedded():
                 stop_embedded_worker()
             raise SystemExit(EXIT[RunStatus(status)])
@@ -105,6 +107,25 @@ class Command(BaseCommand):
             if status not in (RunStatus.QUEUED, RunStatus.RUNNING):
                 return str(status)
             time.sleep(0.05)
+
+
+def _what_waits(run: Run) -> str:
+    """Say of each open question what waits and what to do."""
+    asked = Event.objects.filter(thread=run.thread_id, run=run, type="approval.requested")
+    approvals = {one.data.get("interrupt"): one.data for one in asked}
+    told = []
+    for question in run.interrupts.filter(status=InterruptStatus.OPEN).order_by("created_at", "id"):
+        approval = approvals.get(str(question.pk))
+        title = (approval or {}).get("title") or question.message
+        told.append(f"      waits: {title} ({question.kind} {question.pk})")
+        if approval:
+            told.append(
+                f"      to go on: manage.py decide {approval['approval']} approve|decline "
+                "--user NAME"
+            )
+        elif question.kind == InterruptKind.QUESTION:
+            told.append(f"      to go on: POST /api/v1/interrupts/{question.pk}/resume/")
+    return "\n".join(told)
 
 
 def _line(event: Event, as_json: bool) -> str:

@@ -15,7 +15,10 @@ from approvals.models import Door, Verdict
 
 
 class Command(BaseCommand):
-    help = "Decide an approval, with the same checks as in the admin."
+    help = (
+        "Decide an approval, with the same checks as in the admin. Exit: 0 decided, 1 refused, "
+        "2 usage."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("approval", help="the id of the approval")
@@ -32,7 +35,7 @@ class Command(BaseCommand):
         try:
             user = users._default_manager.get_by_natural_key(options["user"])
         except users.DoesNotExist:
-            raise CommandError(f"There is no user {options['user']!r}.") from None
+            raise CommandError(f"There is no user {options['user']!r}.", returncode=2) from None
         try:
             decision = decide(
                 approval_id=options["approval"],
@@ -44,7 +47,8 @@ class Command(BaseCommand):
                 door=Door.SHELL,
             )
         except ApprovalError as refused:
-            raise CommandError(f"{refused} [{refused.code}]") from None
+            usage = refused.status in (400, 404)
+            raise CommandError(f"{refused} [{refused.code}]", returncode=1 + usage) from None
         done = "" if decision.is_final else " (others have to agree)"
         self.stdout.write(f"{decision.by} {decision.what} {decision.approval_id}{done}")
 
