@@ -21,6 +21,7 @@ from agentruntime.conf import runtime_settings
 from agentruntime.credentials import (
     NOT_AUTHENTICATED,
     NOT_FOUND,
+    REASONS,
     TOO_MANY,
     TOO_SLOW,
     TRY_LATER,
@@ -89,6 +90,9 @@ class EventsConsumer(AsyncWebsocketConsumer):
             asyncio.create_task(self._guarded(self._check_again())),
         ]
         return None
+
+    async def close(self, code: int | None = None, reason: str | None = None) -> None:
+        await super().close(code, reason or REASONS.get(code or 0))
 
     async def target(self) -> tuple[uuid.UUID | None, uuid.UUID | None]:
         """Return the thread to watch, and the run if only one is meant."""

@@ -27,6 +27,18 @@ NOT_FOUND = 4404
 TOO_SLOW = 4408
 TOO_MANY = 4429
 TRY_LATER = 1013
+REASONS = {
+    1009: "This message is too big.",
+    1011: "Something went wrong; it was noted.",
+    4400: "`after` must be the number of an event.",
+    NOT_AUTHENTICATED: "No session or token that holds and may read.",
+    NOT_ALLOWED: "This is not allowed.",
+    NOT_FOUND: "There is nothing here that you may see.",
+    TOO_SLOW: "This client takes its events too slowly.",
+    TOO_MANY: "Too many sockets or messages.",
+    TRY_LATER: "The database does not answer; try again.",
+}
+"""What a socket is told beside its close code."""
 SAME_LOOK_SECONDS = 1.0
 MAX_RECENT = 5_000
 

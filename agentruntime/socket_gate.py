@@ -32,7 +32,9 @@ class SocketGate:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if not is_own_origin(headers.get(b"origin"), headers.get(b"host")):
             await receive()
-            await send({"type": "websocket.close", "code": 4403})  # a 403 of the handshake
+            reason = "This page is not of this site."
+            # Of the handshake it makes a 403.
+            await send({"type": "websocket.close", "code": 4403, "reason": reason})
             return None
         token = token_from(headers.get(b"authorization", ""), scope.get("subprotocols", []))
         found = await in_pool(_look_up, token, scope.get("session"))

@@ -17,7 +17,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import timezone
 
-from agentruntime.credentials import Credential, credential_of_session, user_of
+from agentruntime.credentials import REASONS, Credential, credential_of_session, user_of
 from agentruntime.models import Event
 from agentruntime.stored_events import event_body
 from approvals.models import Approval
@@ -113,6 +113,9 @@ class ApprovalEvents(AsyncWebsocketConsumer):
             return
         self.queue = await reader_of_this_loop().join()
         self.task = asyncio.create_task(self._work(self.queue))
+
+    async def close(self, code: int | None = None, reason: str | None = None) -> None:
+        await super().close(code, reason or REASONS.get(code or 0))
 
     async def disconnect(self, code: int) -> None:
         if self.queue is not None:

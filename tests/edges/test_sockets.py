@@ -97,6 +97,19 @@ async def test_who_is_not_known_is_4401(ann, thread, way):
         assert await closed_with(made) == 4401
 
 
+@pytest.mark.parametrize("path", ["/", "/ws/nope/", "/ws/threads/1/"])
+async def test_an_address_that_there_is_not_is_4404_and_no_fault(ann, path):
+    async with socket(path, await in_thread(bearer)(ann)) as made:
+        message = await made.receive_output(5)
+        assert (message["type"], message["code"]) == ("websocket.close", 4404)
+        assert message["reason"]
+
+
+async def test_a_close_says_why(ann, thread):
+    async with socket(f"/ws/threads/{thread.pk}/?after=x", await in_thread(bearer)(ann)) as made:
+        assert "`after`" in (await made.receive_output(5))["reason"]
+
+
 @pytest.mark.parametrize("path", ["/ws/threads/{}/", "/ws/runs/{}/"])
 async def test_what_is_not_theirs_is_4404_as_what_is_not_there(ann, bob, thread, echo, path):
     run = await in_thread(start_run)(graph=echo, input="a", thread_id=thread.pk, user=ann)
