@@ -32,6 +32,15 @@ class Backend(DjangoFilterBackend):
         return found
 
 
+class Choices(django_filters.MultipleChoiceFilter):
+    """Some of a few words; who sends another is told which there are."""
+
+    def __init__(self, **options: Any) -> None:
+        known = ", ".join(value for value, _ in options["choices"])
+        told = f"“%(value)s” is not a valid choice; there are: {known}."
+        super().__init__(error_messages={"invalid_choice": told}, **options)
+
+
 class StrictFilterSet(FilterSet):
     """Refuses a parameter that it does not know: a typing error would otherwise show everything."""
 
@@ -51,7 +60,7 @@ class StrictFilterSet(FilterSet):
 class RunFilter(StrictFilterSet):
     """Runs by status (one or several), graph, thread and time."""
 
-    status = django_filters.MultipleChoiceFilter(choices=RunStatus.choices)
+    status = Choices(choices=RunStatus.choices)
     graph = django_filters.CharFilter(max_length=100)
     thread = django_filters.UUIDFilter(field_name="thread_id")
     created_after = django_filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="gte")
@@ -65,7 +74,7 @@ class RunFilter(StrictFilterSet):
 class InterruptFilter(StrictFilterSet):
     """Questions by status, run and thread."""
 
-    status = django_filters.MultipleChoiceFilter(choices=InterruptStatus.choices)
+    status = Choices(choices=InterruptStatus.choices)
     run = django_filters.UUIDFilter(field_name="run_id")
     thread = django_filters.UUIDFilter(field_name="thread_id")
 
@@ -77,7 +86,7 @@ class InterruptFilter(StrictFilterSet):
 class ToolExecutionFilter(StrictFilterSet):
     """Calls of a thread by status and tool."""
 
-    status = django_filters.MultipleChoiceFilter(choices=CallStatus.choices)
+    status = Choices(choices=CallStatus.choices)
     tool = django_filters.CharFilter(max_length=200)
 
     class Meta:

@@ -274,6 +274,17 @@ class Text(serializers.CharField):
         return str(super().to_internal_value(data))
 
 
+class Choice(serializers.ChoiceField):
+    """One of a few words; who sends another is told which there are."""
+
+    def __init__(self, choices: Any, **options: Any) -> None:
+        super().__init__(choices, **options)
+        known = ", ".join(str(one) for one in self.choices)
+        self.error_messages["invalid_choice"] = (
+            f'"{{input}}" is not a valid choice; there are: {known}.'
+        )
+
+
 class NoFields(Command):
     """An empty body."""
 
@@ -282,7 +293,7 @@ class CreateThread(Command):
     """A new, empty thread."""
 
     title = Text(max_length=200, required=False, allow_blank=True, default="")
-    on_busy = serializers.ChoiceField(
+    on_busy = Choice(
         choices=BusyPolicy.choices,
         required=False,
         allow_blank=True,

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from agentruntime.api_docs import ERRORS
 from agentruntime.conf import runtime_settings
 from agentruntime.models import TokenGrant
-from agentruntime.serializers import Command, Text
+from agentruntime.serializers import Choice, Command, Text
 from agentruntime.throttles import address_of, seconds_to_wait
 from agentruntime.tokens import SCOPES, ScopedTokenAuthentication, create_token, live_tokens
 
@@ -41,7 +41,7 @@ class CreateToken(Command):
     """What a token may do, and for how long."""
 
     scopes = serializers.ListField(
-        child=serializers.ChoiceField(choices=SCOPES),
+        child=Choice(choices=SCOPES),
         allow_empty=False,
         max_length=len(SCOPES),
         help_text="One or more of read, run, decide; never run and decide together.",

@@ -16,7 +16,7 @@ from agentruntime import pagination
 from agentruntime.api_docs import ERRORS
 from agentruntime.models import WebhookDelivery, WebhookEndpoint, tenant_of
 from agentruntime.outbound import Refused, check_url
-from agentruntime.serializers import Command, NoFields, Text
+from agentruntime.serializers import Choice, Command, NoFields, Text
 from agentruntime.webhooks import KINDS
 
 MAX_ENDPOINTS = 20
@@ -27,7 +27,7 @@ class CreateEndpoint(Command):
 
     url = Text(max_length=500)
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=KINDS), allow_empty=False, max_length=len(KINDS)
+        child=Choice(choices=KINDS), allow_empty=False, max_length=len(KINDS)
     )
 
     def validate_url(self, url: str) -> str:

@@ -71,12 +71,26 @@ class ApprovalSerializer(serializers.Serializer):
         return [DecisionSerializer(one).data for one in ordered]
 
 
+class Text(serializers.CharField):
+    """Text, and nothing that could be written as text."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return str(super().to_internal_value(data))
+
+
 class DecideSerializer(serializers.Serializer):
     """The body of `approve` and `decline`. Unknown fields are refused."""
 
-    digest = serializers.CharField(max_length=64, required=False, allow_null=True)
-    reason = serializers.CharField(
-        required=False, allow_blank=True, default="", max_length=2000, trim_whitespace=False
+    digest = Text(max_length=64, required=False, allow_null=True)
+    reason = Text(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=2000,
+        trim_whitespace=False,
+        help_text="What the agent is told of a no. Not demanded here, as the admin demands it.",
     )
     arguments = serializers.JSONField(required=False, allow_null=True, default=None)
 
@@ -85,7 +99,7 @@ class DecideSerializer(serializers.Serializer):
             raise serializers.ValidationError({"non_field_errors": ["An object was expected."]})
         if unknown := sorted(set(data) - set(self.fields)):
             raise serializers.ValidationError(
-                {name: "Not a field of a decision." for name in unknown}
+                {str(name): [f"{name} is not a field of a decision."] for name in unknown}
             )
         return super().to_internal_value(data)
 

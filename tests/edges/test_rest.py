@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from rest_framework.test import APIClient
 
 from agentruntime.models import Checkpoint, Interrupt, Message, Run, Thread
+from agentruntime.tokens import create_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 RUN = {"id", "thread", "graph", "status", "error", "open_interrupts", "created_at", "finished_at"}
@@ -245,3 +247,20 @@ def test_a_database_that_is_away_is_503(ann, api, runtime, monkeypatch):
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert answer["Retry-After"]
     assert "connection" not in answer.json()["detail"]
+
+
+def test_a_word_that_is_none_of_a_few_is_answered_with_those(ann, api):
+    client = api(ann)
+    made = client.post("/api/v1/threads/", {"on_busy": "wait"}, format="json")
+    listed = client.get("/api/v1/runs/?status=done")
+    assert (made.status_code, listed.status_code) == (400, 400)
+    assert "there are: reject, queue, cancel." in made.json()["detail"]
+    assert "“done” is not a valid choice; there are: queued, running" in listed.json()["detail"]
+
+
+def test_a_token_without_the_scope_is_told_which(ann):
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Token {create_token(ann, ['read'])[1]}")
+    answer = client.post("/api/v1/threads/", {}, format="json")
+    assert answer.status_code == 403
+    assert answer.json()["detail"] == "The token does not have the scope for this: run."
