@@ -114,6 +114,7 @@ ROWS: list[set[str]] = [
 
 # Neighbours of one row that may know each other, with the reason.
 BESIDE: dict[tuple[str, str], str] = {
+    ("agentruntime.admin", "agentruntime.pages"): "events and questions are told in the same words",
     ("agentruntime.dispatch", "agentruntime.broker"): "what is sent is sent through the broker",
     ("agentruntime.migrations", "agentruntime.models"): "a migration names fields and functions",
     ("approvals.migrations", "approvals.models"): "the same",

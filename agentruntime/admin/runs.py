@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
+from agentruntime.admin.live import LiveWindow
 from agentruntime.admin.windows import Window, link_to, link_to_list
 from agentruntime.exceptions import AgentRuntimeError
 from agentruntime.lifecycle import delete_thread, retry_run, stop_run
@@ -64,11 +65,12 @@ class ThreadAdmin(Window):
 
 
 @admin.register(Run)
-class RunAdmin(Window):
+class RunAdmin(LiveWindow):
     list_display = (
         "short_id",
         "graph",
         "status",
+        "live_link",
         "user",
         "error_code",
         "lease",

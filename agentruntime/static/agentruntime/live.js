@@ -1,51 +1,15 @@
-// Keeps a conversation's page up to date: asks for what is new after the last event it has seen,
-// at once when the socket tells of one, otherwise every second or so. What comes is HTML that the
-// server has escaped; text that is still being written comes as text and is shown as such.
+// Keeps a conversation's page up to date, with follow.js. What comes is HTML that the server has
+// escaped; text that is still being written comes as text and is shown as such.
 "use strict";
 
 const page = document.getElementById("thread");
 const entries = document.getElementById("entries");
 const problem = document.getElementById("problem");
 const composer = document.getElementById("composer");
-const BUSY_MS = 700;
-const IDLE_MS = 4000;
-const WITH_SOCKET_MS = 10000;
 
 const seen = { seq: Number(page.dataset.seq), active: page.dataset.active === "yes" };
-let timer = 0;
-let asking = false;
-let askAgain = false;
-let socket = null;
-let socketPause = 500;
 
 // --- what is new ------------------------------------------------------------------------------
-
-async function look() {
-  clearTimeout(timer);
-  if (asking) {
-    askAgain = true;
-    return;
-  }
-  asking = true;
-  try {
-    const url = `${page.dataset.live}?after=${seen.seq}`;
-    const answer = await fetch(url, { headers: { Accept: "application/json" } });
-    if (answer.redirected || answer.status === 404) location.reload(); // logged out, or deleted
-    else if (answer.ok) show(await answer.json());
-    sayLost(!answer.ok);
-  } catch {
-    sayLost(true);
-  } finally {
-    asking = false;
-    timer = setTimeout(look, askAgain ? 0 : pause());
-    askAgain = false;
-  }
-}
-
-function pause() {
-  if (socket && socket.readyState === WebSocket.OPEN) return WITH_SOCKET_MS;
-  return seen.active ? BUSY_MS : IDLE_MS;
-}
 
 function show(news) {
   if (news.seq === seen.seq || !news.entries) return;
@@ -124,43 +88,14 @@ function addNews(html) {
   list.scrollTop = list.scrollHeight;
 }
 
-// --- the socket -------------------------------------------------------------------------------
+// --- what is being written --------------------------------------------------------------------
 
-function connect() {
-  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  socket = new WebSocket(
-    `${scheme}//${location.host}/ws/threads/${page.dataset.thread}/?after=${seen.seq}`,
-  );
-  socket.addEventListener("open", () => {
-    socketPause = 500;
-    document.getElementById("connection").textContent = "(live)";
-  });
-  socket.addEventListener("message", (event) => {
-    const news = JSON.parse(event.data);
-    if (news.type === "message.delta") write(news);
-    else if (news.type === "node.started") unwrite(); // begun anew: what was written does not count
-    if (news.type === "message.delta") return;
-    if (news.seq > seen.seq) look();
-  });
-  socket.addEventListener("close", (event) => {
-    document.getElementById("connection").textContent = "";
-    // Not allowed, or gone: asking goes on without it and will find out why.
-    if ([4401, 4403, 4404].includes(event.code)) return;
-    socketPause = Math.min(socketPause * 2, 30000);
-    setTimeout(connect, socketPause * (0.5 + Math.random()));
-    look();
-  });
-}
-
-function unwrite() {
-  document.getElementById("writing")?.replaceChildren();
-}
-
-function write(news) {
+function write(delta) {
   const place = document.getElementById("writing");
-  if (!place || typeof news.data?.text !== "string") return;
+  if (!delta || delta.restarts) place?.replaceChildren();
+  if (!place || !delta) return;
   place.hidden = false;
-  place.append(news.data.text);
+  place.append(delta.text);
 }
 
 // --- forms ------------------------------------------------------------------------------------
@@ -220,9 +155,13 @@ document.querySelector(".log").addEventListener("toggle", (event) => {
   list.scrollTop = list.scrollHeight;
   if (event.target.open) scrollTo({ top: document.documentElement.scrollHeight });
 });
-document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) look();
-});
 scrollTo({ top: document.documentElement.scrollHeight });
-connect();
-look();
+const look = follow({
+  newsAt: page.dataset.live,
+  socketAt: `/ws/threads/${page.dataset.thread}/`,
+  seen,
+  show,
+  write,
+  lost: sayLost,
+  connected: (is) => { document.getElementById("connection").textContent = is ? "(live)" : ""; },
+});
