@@ -10,12 +10,12 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, viewsets
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
-from rest_framework.pagination import CursorPagination
 from rest_framework.permissions import SAFE_METHODS, BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentruntime.conf import runtime_settings
+from agentruntime.pagination import Newest
 from approvals.claims import claim, release
 from approvals.decide import decide
 from approvals.exceptions import AlreadyDecided, ApprovalError
@@ -48,15 +48,6 @@ class HasDecideScope(BasePermission):
         return ("read" if request.method in SAFE_METHODS else "decide") in scopes
 
 
-class NewestFirst(CursorPagination):
-    """Pages that stay right while approvals come in."""
-
-    ordering = ("-created_at", "-id")
-    page_size = 50
-    page_size_query_param = "page_size"
-    max_page_size = 200
-
-
 class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet):
     """What waits for a person. Seen by those who may decide it, its requester and auditors."""
 
@@ -65,7 +56,7 @@ class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets
     permission_classes = (IsAuthenticated, HasDecideScope)
     throttle_scopes = {"approve": "decide", "decline": "decide"}
     parser_classes = (StrictJSONParser,)
-    pagination_class = NewestFirst
+    pagination_class = Newest
     filterset_class = ApprovalFilter
     lookup_value_converter = "uuid"
 

@@ -129,6 +129,7 @@ ONLY: dict[str, set[str]] = {
 OF_THE_GRAPH_MODELS_IMPORT = {"agentruntime.graph.messages", "agentruntime.graph.json_values"}
 OF_AGENTRUNTIME_APPROVALS_IMPORT = {
     "agentruntime.credentials",  # who stands behind a websocket is looked up in one place
+    "agentruntime.pagination",  # what a made-up cursor is answered with, too
     "agentruntime.outbound",  # the guard of calls to foreign addresses is not written twice
     "agentruntime.stored_events",  # an event looks the same on every socket
     "agentruntime.conf",  # which fields are secret, and what a token may do, is said once

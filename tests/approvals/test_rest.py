@@ -122,3 +122,11 @@ def test_the_list_takes_as_many_queries_for_many_as_for_one(
         ask()
     with django_assert_max_num_queries(8):
         assert len(api.get(LIST).json()["results"]) == 5
+
+
+@pytest.mark.parametrize("cursor", ["cD0lMDA=", "cD14"])
+def test_a_made_up_cursor_is_refused(ask, api, cursor):
+    ask()
+    answer = api.get(LIST, {"cursor": cursor})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert api.get(LIST, {"page_size": "x"}).status_code == 400
