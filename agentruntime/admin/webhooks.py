@@ -58,29 +58,31 @@ class WebhookEndpointAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEndpoint]:
         dead = Count("deliveries", filter=Q(deliveries__status=DeliveryStatus.DEAD))
-        return super().get_queryset(request).annotate(dead=dead)
+        rows: QuerySet[WebhookEndpoint] = super().get_queryset(request).annotate(dead=dead)
+        return rows
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         # Whose events are told is said once: another user's are another endpoint.
         return () if obj is None else ("user", "tenant", "created_at", "dead_letters")
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         shown = ["user", "url", "kinds", "is_active"]
         return shown if obj is None else [*shown, "tenant", "created_at", "dead_letters"]
 
     @admin.display(description=gettext_lazy("given up"), ordering="dead")
-    def dead_letters(self, row: WebhookEndpoint) -> SafeString | str:
+    def dead_letters(self, row: Any) -> SafeString | str:
         if not row.dead:
             return "-"
         filters = {"status__exact": DeliveryStatus.DEAD.value, "endpoint__id__exact": row.pk}
         return link_to_list(WebhookDelivery, str(row.dead), **filters)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        if not change:
+        if change:
+            # Only what the form shows: a rotation beside this one must not be undone.
+            obj.save(update_fields=["url", "kinds", "is_active"])
+        else:
             obj.tenant = tenant_of(obj.user)
-            return super().save_model(request, obj, form, change)
-        # Only what the form shows: a rotation beside this one must not be undone.
-        return obj.save(update_fields=["url", "kinds", "is_active"])
+            super().save_model(request, obj, form, change)
 
     def response_add(
         self, request: HttpRequest, obj: WebhookEndpoint, post_url_continue: Any = None
