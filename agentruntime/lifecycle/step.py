@@ -221,7 +221,7 @@ def _onward(progress: Progress, name: str, after: State, result: NodeResult) -> 
         return progress.graph.onward(name, after, result.goto, until=progress.until)
     except StepError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise NodeFailed(
             node=name, kind=f"{type(error).__name__} in its route", reason=str(error)
         ) from error

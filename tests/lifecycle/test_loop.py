@@ -95,6 +95,19 @@ def test_what_cannot_be_carried_out_fails_the_run_by_name(drive, node, code, nam
     assert Thread.objects.get().head_version == 1
 
 
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_a_route_that_raises_fails_its_run(drive, kind):
+    def route(state):
+        raise kind("no way")
+
+    graph = StateGraph(Notes).add_node("a", lambda state: {"notes": ["a"]})
+    graph.add_edge(START, "a").add_conditional_edges("a", route, {"on": END})
+    with registered(graph) as name:
+        run = drive(name)
+    assert (run.status, run.error_code) == ("failed", "NODE_FAILED_001")
+    assert f"{kind.__name__} in its route" in run.error_detail
+
+
 def test_an_unmatched_route_is_an_error_not_a_silent_end(drive):
     graph = StateGraph(Notes)
     graph.add_node("a", lambda state: None)
