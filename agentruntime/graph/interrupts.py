@@ -24,7 +24,10 @@ def once(name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     result.
 
     The result must be JSON. If a worker died inside `fn`, whether it took effect is unknown and a
-    person is asked, as for a tool of effect "once". With an async `fn`, await what this returns.
+    person is asked, as for a tool of effect "once". If `fn` itself asks a person, the step counts
+    as not begun, and `fn` runs again from its first line with the answer: what must not happen
+    twice belongs after the question, or in a step of its own. With an async `fn`, await what this
+    returns.
     """
     return _execution("once").once(name, fn, args, kwargs)
 

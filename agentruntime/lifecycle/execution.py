@@ -83,8 +83,13 @@ class Execution:
             self._memos_at_work += 1
             try:
                 value = fn(*args, **kwargs)
-            except Exception as error:
+            except Interrupted:  # it waits for a person: it was not done, and is not in doubt
+                self._beside(one.take_back)
+                self._memos_at_work -= 1
+                raise
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
                 self._beside(lambda error=error: one.fail(error))  # type: ignore[misc]
+                self._memos_at_work -= 1
                 raise
             self._beside(lambda: one.record(value))
             self._memos_at_work -= 1
@@ -96,8 +101,13 @@ class Execution:
             self._memos_at_work += 1
             try:
                 value = await fn(*args, **kwargs)
-            except Exception as error:
+            except Interrupted:  # it waits for a person: it was not done, and is not in doubt
+                self._beside(one.take_back)
+                self._memos_at_work -= 1
+                raise
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
                 self._beside(lambda error=error: one.fail(error))  # type: ignore[misc]
+                self._memos_at_work -= 1
                 raise
             self._beside(lambda: one.record(value))
             self._memos_at_work -= 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import F
+
 from agentruntime.exceptions import ToolFailed
 from agentruntime.graph.jobs import Pending
 from agentruntime.graph.messages import new_id
@@ -43,8 +45,23 @@ class Memo:
             return
         self._settle(succeeded(_as_tool(self.row), self._progress.graph.state, value))
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         self._settle(failed(error))
+
+    def take_back(self) -> None:
+        """Forget that the step was begun: it asked a person and begins anew with the answer."""
+        durably(self._take_back)
+
+    def _take_back(self) -> None:
+        lease = self._progress.lease
+        Run.held(lease)
+        mine = ToolExecution.objects.filter(pk=self.row.pk, status=CallStatus.RUNNING)
+        mine = mine.filter(fencing_token=lease.fencing_token)
+        # A person who was asked about an earlier attempt has said "again": that answer still holds.
+        if not mine.filter(attempts__gt=1).update(
+            status=CallStatus.UNKNOWN, attempts=F("attempts") - 1, started_at=F("first_started_at")
+        ):
+            mine.delete()
 
     def _settle(self, outcome: Any) -> None:
         self.row = record(self._progress, [(self.row, outcome)])[0]

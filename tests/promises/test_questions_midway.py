@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from agentruntime.exceptions import Interrupted
 from agentruntime.graph import (
     END,
@@ -17,7 +19,7 @@ from agentruntime.graph import (
 from agentruntime.lifecycle import resume_run, start_run
 from agentruntime.lifecycle.loop import execute
 from agentruntime.lifecycle.recover import sweep
-from agentruntime.models import DatabaseTime, Interrupt, Run
+from agentruntime.models import DatabaseTime, Interrupt, Run, ToolExecution
 from tests.agents import agent, call, registered
 
 
@@ -271,3 +273,94 @@ def test_a_retry_is_not_held_up_by_a_siblings_question(look):
         execute(run.pk)
     assert look.fresh(run).status == "completed"
     assert look.messages(run)[-1][1] == "at last | yes"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_step_that_asks_is_not_in_doubt_and_begins_anew_with_the_answer(look, is_async):
+    def ask():
+        return interrupt({"ok": "?"})
+
+    async def ask_async():
+        return interrupt({"ok": "?"})
+
+    async def node_async(state):
+        return {"messages": [Message.assistant(await once("step", ask_async))]}
+
+    def node(state):
+        return {"messages": [Message.assistant(once("step", ask))]}
+
+    graph = StateGraph(State)
+    graph.add_node("node", node_async if is_async else node)
+    graph.add_edge(START, "node")
+    graph.add_edge("node", END)
+    with registered(graph) as name:
+        run = start_run(graph=name, input="hello")
+        execute(run.pk)
+        question = Interrupt.objects.get(run=run)
+        assert (question.kind, question.payload) == ("question", {"ok": "?"})
+        assert not ToolExecution.objects.exists()
+        resume_run(interrupt_id=question.pk, value="yes")
+        execute(run.pk)
+    assert look.fresh(run).status == "completed"
+    assert look.messages(run)[-1][1] == "yes"
+    assert ToolExecution.objects.get().status == "succeeded"
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_a_step_that_exits_has_failed_and_is_not_in_doubt(look, kind):
+    ran = []
+
+    def leave():
+        ran.append(1)
+        raise kind(1)
+
+    @tool
+    def go() -> str:
+        """Go."""
+        return once("leave", leave)
+
+    with agent([go], [call("go", "a")], [call("go", "b")]) as name:
+        run = start_run(graph=name, input="hello")
+        execute(run.pk)
+    assert look.fresh(run).status == "completed"
+    memos = ToolExecution.objects.filter(kind="once")
+    assert [one.status for one in memos] == ["failed"] * len(ran)
+    assert not Interrupt.objects.filter(run=run).exists()
+
+
+def test_a_step_that_is_to_be_done_again_and_asks_is_asked_about_once(look, die_at, monkeypatch):
+    from agentruntime import crash
+    from agentruntime.lifecycle import tool_calls
+
+    read_outcome, tries = tool_calls.read_outcome, []
+
+    def dying(turn, acting, work):
+        if isinstance(work.error, crash.SimulatedCrash):
+            raise work.error
+        return read_outcome(turn, acting, work)
+
+    monkeypatch.setattr(tool_calls, "read_outcome", dying)
+
+    def ask():
+        tries.append(1)
+        crash.crash_point("P9")
+        return interrupt({"ok": "?"})
+
+    @tool
+    def go() -> str:
+        """Go."""
+        return once("step", ask)
+
+    with agent([go], [call("go", "a")]) as name:
+        run = start_run(graph=name, input="hello")
+        die_at("P9", lambda: execute(run.pk))
+        execute(run.pk)
+        for kind, value in (("outcome", {"outcome": "retry"}), ("question", "yes")):
+            question = Interrupt.objects.get(run=run, status="open")
+            assert question.kind == kind
+            resume_run(interrupt_id=question.pk, value=value)
+            execute(run.pk)
+    assert look.fresh(run).status == "completed"
+    assert look.messages(run)[-1][1] == "yes"
+    assert len(tries) == 3
+    assert Interrupt.objects.filter(run=run, status="answered").count() == 2
