@@ -37,15 +37,15 @@ REFUSALS = {status: ErrorSerializer for status in (400, 401, 403, 404, 409)}
 class HasDecideScope(BasePermission):
     """A token needs `decide` to decide and `read` to read; a session stands for the person."""
 
-    message = "The token does not have the scope for this."
-
     def has_permission(self, request: Request, view: Any) -> bool:
         if request.auth is None:
             return True
         scopes = getattr(request.auth, "scopes", None)
         if scopes is None:  # a token of another scheme of the project
             scopes = runtime_settings().TOKEN_DEFAULT_SCOPES
-        return ("read" if request.method in SAFE_METHODS else "decide") in scopes
+        wanted = "read" if request.method in SAFE_METHODS else "decide"
+        self.message = f"The token does not have the scope for this: {wanted}."
+        return wanted in scopes
 
 
 class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet):
@@ -95,7 +95,7 @@ class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets
     @extend_schema(request=DecideSerializer, responses={200: DecidedSerializer, **REFUSALS})
     @action(detail=True, methods=["post"])
     def decline(self, request: Request, pk: uuid.UUID) -> Response:
-        """Say no; the agent is told the reason."""
+        """Say no; the agent is told the reason. The admin demands one; here it may be left out."""
         return self._decide(request, Verdict.DECLINE)
 
     @extend_schema(request=None, responses={200: ApprovalSerializer, **REFUSALS})

@@ -124,6 +124,18 @@ def test_the_list_takes_as_many_queries_for_many_as_for_one(
         assert len(api.get(LIST).json()["results"]) == 5
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [({"digest": 5}, "digest"), ({"reason": 5}, "reason"), ({"x": 1}, "x is not a field")],
+)
+def test_a_body_that_is_no_decision_is_a_400_that_names_its_field(ask, api, body, told):
+    approval = ask()
+    answer = api.post(url(approval, "decline"), {"digest": approval.digest} | body, format="json")
+    assert answer.status_code == 400
+    assert told in answer.json()["detail"]
+    assert not Decision.objects.exists()
+
+
 @pytest.mark.parametrize("cursor", ["cD0lMDA=", "cD14"])
 def test_a_made_up_cursor_is_refused(ask, api, cursor):
     ask()
