@@ -4,14 +4,17 @@ lazily.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -105,12 +108,54 @@ class Settings:
 
 @cache
 def runtime_settings() -> Settings:
-    """Return the settings in force. Raises `ImproperlyConfigured` for an unknown name."""
-    given = getattr(settings, "AGENTRUNTIME", {})
-    known = {one.name for one in fields(Settings)}
-    if unknown := sorted(set(given) - known):
-        raise ImproperlyConfigured(f"AGENTRUNTIME has no setting named {', '.join(unknown)}.")
-    return Settings(**given)
+    """Return the settings in force. Raises `ImproperlyConfigured` for what it cannot be."""
+    return read_settings("AGENTRUNTIME", Settings)
+
+
+def read_settings(name: str, kind: type[S]) -> S:
+    """Return the setting `name`, a dict, as a `kind`, a dataclass. Raises `ImproperlyConfigured`
+    for an unknown name in it and for a value of another type than its field."""
+    given = getattr(settings, name, {})
+    if not isinstance(given, Mapping):
+        raise ImproperlyConfigured(f"{name} must be a dict, not {type(given).__name__}.")
+    types = get_type_hints(kind)
+    if unknown := sorted(str(one) for one in set(given) - set(types)):
+        raise ImproperlyConfigured(f"{name} has no setting named {', '.join(unknown)}.")
+    for one, value in given.items():
+        if not _fits(value, types[one]):
+            wanted = " or ".join(_kinds(types[one]))
+            raise ImproperlyConfigured(
+                f"{name}[{one!r}] must be {wanted}, not {type(value).__name__}."
+            )
+    return kind(**given)
+
+
+WORDS = {
+    bool: "True or False", int: "a whole number", float: "a number", str: "a text",
+    type(None): "None", Mapping: "a dict", Sequence: "a list", tuple: "a list",
+}  # fmt: skip
+
+
+def _choices(wanted: Any) -> list[Any]:
+    return list(get_args(wanted)) if isinstance(wanted, UnionType) else [wanted]
+
+
+def _kinds(wanted: Any) -> list[str]:
+    return [WORDS[get_origin(one) or one] for one in _choices(wanted)]
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    return any(_is(value, get_origin(one) or one) for one in _choices(wanted))
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    if kind is float:
+        return isinstance(value, int | float)
+    if kind in (tuple, Sequence):  # a lone text would be read as its letters
+        return isinstance(value, list | tuple | set | frozenset)
+    return isinstance(value, kind)
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+
+from agentruntime.conf import read_settings
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Settings:
     """Where several must agree: whether the yes of who edited the call counts as one of them."""
     CLAIM_SECONDS: float = 900.0
     """How long a claim keeps others from claiming the same. It never keeps from deciding."""
-    BULK_UP_TO: str = "50"
+    BULK_UP_TO: str | int = "50"
     """The largest amount that may be approved among others in one go. Declining has no limit."""
     BULK_STEP: int = 50
     """How many approvals of a bulk action are decided per request."""
@@ -56,12 +56,8 @@ class Settings:
 
 @cache
 def approval_settings() -> Settings:
-    """Return the settings in force. Raises `ImproperlyConfigured` for an unknown name."""
-    given = getattr(settings, "APPROVALS", {})
-    known = {one.name for one in fields(Settings)}
-    if unknown := sorted(set(given) - known):
-        raise ImproperlyConfigured(f"APPROVALS has no setting named {', '.join(unknown)}.")
-    return Settings(**given)
+    """Return the settings in force. Raises `ImproperlyConfigured` for what it cannot be."""
+    return read_settings("APPROVALS", Settings)
 
 
 def _forget(*, setting: str, **_: Any) -> None:

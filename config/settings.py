@@ -47,12 +47,26 @@ def read_url(name: str, schemes: set[str], default: str = "") -> str:
     wanted = " or ".join(f"{scheme}://" for scheme in sorted(schemes))
     try:
         url = urlsplit(word)
+    except ValueError:  # brackets that hold no address
+        raise ImproperlyConfigured(f"{name} must be a URL with a host that can be read.") from None
+    try:
         _ = url.port
-    except ValueError as error:
-        raise ImproperlyConfigured(f"{name} must be a URL that begins with {wanted}.") from error
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must have a port from 0 to 65535.") from None
     if url.scheme not in schemes or not word.startswith(f"{url.scheme}://"):
         raise ImproperlyConfigured(f"{name} must be a URL that begins with {wanted}.")
     return word
+
+
+def read_hosts(name: str, default: list[str]) -> list[str]:
+    hosts: list[str] = [host.strip() for host in env.list(name, default=default)]
+    for host in hosts:
+        # An IPv6 address stands in brackets; outside of them a colon begins a port.
+        if "/" in host or ":" in host.rpartition("]")[2]:
+            raise ImproperlyConfigured(
+                f"{name} must hold names of hosts without scheme, port and path, not {host!r}."
+            )
+    return [host for host in hosts if host]
 
 
 DEBUG = read_flag("DEBUG", default=True)
@@ -65,7 +79,7 @@ if not SECRET_KEY and not DEBUG:
 # Good for a demo on one machine only, which is what DEBUG means here.
 SECRET_KEY = SECRET_KEY or "django-insecure-demo-only-set-SECRET_KEY-for-anything-else"
 
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+ALLOWED_HOSTS = read_hosts("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 
 OPENAI_API_KEY = env.str("OPENAI_API_KEY", default="")
 OPENAI_BASE_URL = read_url("OPENAI_BASE_URL", {"http", "https"})

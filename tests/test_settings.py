@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
+from agentruntime.conf import runtime_settings
 from tests.processes import ROOT
 
 
@@ -29,6 +31,10 @@ def manage(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ("DATABASE_URL", "postgresql://host"),
         ("DATABASE_URL", "postgresql://user:pa55word@host:port/name"),
         ("REDIS_URL", "localhost:6379"),
+        ("REDIS_URL", "redis://[::1/0"),
+        ("ALLOWED_HOSTS", "agents.example.org,https://agents.example.org"),
+        ("ALLOWED_HOSTS", "agents.example.org/"),
+        ("ALLOWED_HOSTS", "[::1]:8000"),
         ("DEBUG", "perhaps"),
         ("HTTPS", "perhaps"),
         ("OPENAI_BASE_URL", "api"),
@@ -41,6 +47,14 @@ def test_a_bad_value_stops_the_start_and_is_named_but_not_repeated(name, value):
     assert len(ended.stderr.splitlines()) == 1
     assert ended.stderr.startswith(f"{name} must ")
     assert "pa55word" not in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("port", ["port", "99999"])
+def test_a_port_that_is_none_is_not_told_as_a_wrong_scheme(port):
+    ended = manage("check", REDIS_URL=f"redis://host:{port}/0")
+
+    assert ended.stderr.strip() == "REDIS_URL must have a port from 0 to 65535."
 
 
 @pytest.mark.slow
@@ -67,3 +81,27 @@ def test_with_a_secret_and_hosts_the_deployment_check_finds_nothing():
 
     assert ended.returncode == 0, ended.stderr
     assert "no issues" in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([], r"AGENTRUNTIME must be a dict, not list\."),
+        ({"NONSENSE": 1}, r"AGENTRUNTIME has no setting named NONSENSE\."),
+        ({"LEASE_SECONDS": "6"}, r"AGENTRUNTIME\['LEASE_SECONDS'\] must be a number, not str\."),
+        ({"MAX_CLAIMS": True}, r"MAX_CLAIMS'\] must be a whole number, not bool\."),
+        ({"SECRET_FIELDS": "password"}, r"SECRET_FIELDS'\] must be a list, not str\."),
+        ({"EMBEDDED_WORKER": "no"}, r"EMBEDDED_WORKER'\] must be True or False or None, not str"),
+    ],
+)
+def test_a_setting_of_a_wrong_type_is_named(settings, given, told):
+    settings.AGENTRUNTIME = given
+
+    with pytest.raises(ImproperlyConfigured, match=told):
+        runtime_settings()
+
+
+def test_settings_may_be_whole_numbers_and_lists(settings):
+    settings.AGENTRUNTIME = {"LEASE_SECONDS": 6, "SECRET_FIELDS": ["pin"], "EVENT_DAYS": None}
+
+    assert runtime_settings().SECRET_FIELDS == ["pin"]
