@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, path, reverse
@@ -20,11 +21,10 @@ from django.views.decorators.http import require_safe
 from agentruntime.admin.picture import Picture, picture_of, shown_name
 from agentruntime.admin.windows import Window
 from agentruntime.exceptions import UnknownGraph
-from agentruntime.graph.definition import END, START, StateGraph
+from agentruntime.graph.definition import BRANCHES, END, START, StateGraph
 from agentruntime.graph.registry import get_graph
 from agentruntime.models import (
     CallStatus,
-    Event,
     Interrupt,
     InterruptKind,
     InterruptStatus,
@@ -121,33 +121,33 @@ def places_of(run: Run, graph: StateGraph | None) -> list[str]:
     """Return the nodes of the graph that the run is at: several while branches are at work."""
     if run.status == RunStatus.COMPLETED:
         return [END]
-    known = set(graph.nodes) if graph is not None else set()
-    started: dict[str, None] = {}
-    for event in _node_events(run):
+    started = run.events.filter(thread=run.thread_id, type="node.started").order_by("-seq")
+    for event in started[:NODE_EVENTS]:
         node = str(event.data.get("node", ""))
-        inner = [one for one in started if one == node or one.startswith(f"{node}/")]
-        if event.type == "node.finished":
-            for one in inner:
-                del started[one]
-        else:
-            if node in known and event.data.get("branch") is None:
-                started.clear()
-            started[node] = None
-    return list(dict.fromkeys(_within(one, known) for one in started)) or [START]
+        if event.data.get("branch") is not None:
+            continue
+        if node == BRANCHES:
+            return _branch_places(run)
+        # What is no node here is one of an agent that a call asks.
+        if graph is None or node in graph.nodes:
+            return [node]
+    return [START]
 
 
-def _within(name: str, known: set[str]) -> str:
-    """Return the graph's own node that an agent within it, asked as a tool, works for."""
-    holder = name
-    while holder and holder not in known:
-        holder = holder.rpartition("/")[0]
-    return holder or name
-
-
-def _node_events(run: Run) -> Iterable[Event]:
-    kinds = ("node.started", "node.finished")
-    found = run.events.filter(thread=run.thread_id, type__in=kinds).order_by("-seq")
-    return list(found[:NODE_EVENTS])[::-1]
+def _branch_places(run: Run) -> list[str]:
+    """Return where the branches are that the run has opened last, or else where they meet."""
+    rows = run.branch_steps.filter(thread=run.thread_id).order_by("-id")
+    opened = next((one.opened_at for one in rows[:NODE_EVENTS] if one.opened_at.isdecimal()), "")
+    newest: dict[tuple[str, int], str] = {}
+    until: dict[tuple[str, int], str] = {}
+    within = Q(opened_at=opened) | Q(opened_at__startswith=f"{opened}/")
+    for row in rows.filter(within).order_by("id"):
+        branch = (row.opened_at, row.index)
+        if row.number == 0:
+            until[branch] = str(row.result.get("until", ""))
+        newest[branch] = row.next_node
+    still = [node for branch, node in newest.items() if node not in (until.get(branch), BRANCHES)]
+    return list(dict.fromkeys(still or until.values()))
 
 
 def _graph(run: Run) -> StateGraph | None:

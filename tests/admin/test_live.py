@@ -6,7 +6,7 @@ import pytest
 
 from agentruntime.admin.live import places_of
 from agentruntime.admin.picture import picture_of
-from agentruntime.graph import Message, StateGraph, create_agent
+from agentruntime.graph import Message, StateGraph, create_agent, interrupt
 from agentruntime.graph.definition import END, START
 from agentruntime.graph.registry import get_graph
 from agentruntime.lifecycle import resume_run, start_run
@@ -155,3 +155,29 @@ def test_branches_and_ways_back_are_drawn_apart():
     assert boxes["left"].y == boxes["right"].y < boxes["join"].y < boxes[END].y
     assert [line.kind for line in picture.lines].count("maybe") == 2
     assert all(box.x >= 0 and box.x + 170 <= picture.width for box in picture.boxes)
+
+
+def asks(state):
+    interrupt({"what": "left"}, message="Shall the left one go on?")
+
+
+def test_each_branch_that_is_at_work_is_marked(work, ann, staff):
+    graph = StateGraph()
+    for name, node in (("left", asks), ("right", step), ("then", asks), ("quick", step)):
+        graph.add_node(name, node)
+    graph.add_node("plan", step).add_node("join", step).add_edge(START, "plan")
+    for name in ("left", "right", "quick"):
+        graph.add_edge("plan", name)
+    graph.add_edge("right", "then").add_edge("join", END)
+    for name in ("left", "then", "quick"):
+        graph.add_edge(name, "join")
+    with registered(graph) as name:
+        run = work(start_run(graph=name, input="go", user=ann).pk)
+        assert run.status == "interrupted"
+        assert places_of(run, graph) == ["left", "then"]
+        news = staff(VIEW).get(news_of(run)).json()
+        assert len(news["waits"]) == 2
+        assert news["at"] == "left, then"
+        for question in Interrupt.objects.all():
+            resume_run(interrupt_id=question.pk, value="yes", user=ann)
+        assert places_of(work(run.pk), graph) == [END]
