@@ -50,6 +50,7 @@ class Picture:
     boxes: list[Box]
     lines: list[Line]
     told: str
+    is_wide: bool
     box_width: int = BOX_WIDTH
     box_height: int = BOX_HEIGHT
 
@@ -75,7 +76,8 @@ def picture_of(graph: StateGraph) -> Picture:
             path = _down(a, b) if is_next else _beside(a, b, right + 10 * lanes)
             lines.append(Line(path, kind))
     height = EDGE * 2 + (len(rows) - 1) * DOWN + BOX_HEIGHT
-    return Picture(right + 10 * lanes + EDGE, height, list(boxes.values()), lines, _told(exits))
+    width = right + 10 * lanes + EDGE
+    return Picture(width, height, list(boxes.values()), lines, _told(exits), widest > 1)
 
 
 def shown_name(name: str) -> str:
@@ -107,21 +109,39 @@ def _exits(graph: StateGraph) -> dict[str, list[str]]:
 
 
 def _rows(exits: dict[str, list[str]]) -> list[list[str]]:
+    """Put each node below all that lead to it; ways back do not count."""
+    order = _order(exits)
+    place = {name: index for index, name in enumerate(order)}
     depth = {START: 0}
-    ahead = [START]
-    for name in ahead:
+    for name in order:
         for target in exits.get(name, ()):
-            if target not in depth and target != END:
-                depth[target] = depth[name] + 1
-                ahead.append(target)
-    last = max(depth.values()) + 1
+            if place[target] > place[name]:
+                depth[target] = max(depth.get(target, 0), depth[name] + 1)
+    last = max((row for name, row in depth.items() if name != END), default=0) + 1
     for name in exits:  # what only a choice at run time leads to
         depth.setdefault(name, last)
-    depth[END] = max(depth.values()) + 1
+    depth[END] = max(row for name, row in depth.items() if name != END) + 1
     rows: list[list[str]] = [[] for _row in range(depth[END] + 1)]
     for name in [*exits, END]:
         rows[depth[name]].append(name)
-    return rows
+    return [row for row in rows if row]
+
+
+def _order(exits: dict[str, list[str]]) -> list[str]:
+    """Return what can be reached from the start so that every edge but a way back leads on."""
+    left: list[str] = []
+    seen = {START}
+    ahead = [(START, iter(exits[START]))]
+    while ahead:
+        name, targets = ahead[-1]
+        target = next((one for one in targets if one not in seen), None)
+        if target is None:
+            left.append(name)
+            ahead.pop()
+        else:
+            seen.add(target)
+            ahead.append((target, iter(exits.get(target, ()))))
+    return left[::-1]
 
 
 def _left(column: int, columns: int, widest: int) -> int:

@@ -154,6 +154,7 @@ def test_branches_and_ways_back_are_drawn_apart():
     assert len({(box.x, box.y) for box in picture.boxes}) == len(boxes)
     assert boxes["left"].y == boxes["right"].y < boxes["join"].y < boxes[END].y
     assert [line.kind for line in picture.lines].count("maybe") == 2
+    assert picture.is_wide
     assert all(box.x >= 0 and box.x + 170 <= picture.width for box in picture.boxes)
 
 

@@ -83,6 +83,17 @@ function mark(news) {
     box.classList.toggle("here", news.places.includes(box.dataset.node));
   }
   place("graph-title").textContent = `${live.dataset.title} ${news.at}`;
+  bringIntoView();
+}
+
+// A wide picture is scrolled to where the run is; the page itself stays where it is.
+function bringIntoView() {
+  const box = document.querySelector("#graph .here");
+  if (!box) return;
+  const frame = place("graph").parentElement;
+  const [inner, outer] = [box.getBoundingClientRect(), frame.getBoundingClientRect()];
+  frame.scrollLeft += inner.left - outer.left - (outer.width - inner.width) / 2;
+  frame.scrollTop += inner.top - outer.top - (outer.height - inner.height) / 2;
 }
 
 function write(delta) {
@@ -98,6 +109,7 @@ function connected(is) {
 
 place("steps").scrollTop = place("steps").scrollHeight;
 connected(false);
+bringIntoView();
 follow({
   newsAt: live.dataset.news,
   socketAt: live.dataset.socket,
