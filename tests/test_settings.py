@@ -66,6 +66,15 @@ def test_outside_debug_a_secret_is_needed():
 
 
 @pytest.mark.slow
+def test_a_database_that_is_away_is_a_sentence(tmp_path):
+    ended = manage("migrate", DATABASE_URL=f"sqlite:///{tmp_path}/none/db.sqlite3")
+
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("The database of DATABASE_URL cannot be reached: unable to open")
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
 def test_a_pool_needs_a_size_above_zero():
     ended = manage("check", DATABASE_URL="postgresql://host/name", DATABASE_POOL_SIZE="0")
 
