@@ -2,9 +2,12 @@
 
 import os
 import signal
+import sys
 import time
+from pathlib import Path
 
 import pytest
+from django.core.management import execute_from_command_line as main_of
 from django.db import connection
 
 from tests.waiting import wait_until
@@ -106,6 +109,31 @@ def test_a_polite_end_gives_the_run_back_at_once(worker, marks, release):
     assert run.attempts <= 1  # the claim that was given back is not counted
     assert not run.events.filter(type="run.resumed", data__recovered=True).exists()
     assert seconds < 2.5  # the promise is 1.0; the machine of a suite is busy
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="The kernel does it on Linux.")
+def test_workers_end_when_their_main_process_is_killed(worker):
+    main = worker()
+    children = Path(f"/proc/{main.pid}/task/{main.pid}/children").read_text().split()
+    assert children
+    os.kill(main.pid, signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(child) for child in children), 10)
+
+
+def is_alive(pid):
+    """Whether a process runs; one that has ended and that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("given", [("--processes", "0"), ("--threads", "-1"), ("--threads", "x")])
+def test_a_count_of_workers_is_above_zero(given, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main_of(["manage.py", "rundramatiq", "=".join(given)])
+    assert ended.value.code == 2
+    assert "a whole number above zero was expected" in capsys.readouterr().err
 
 
 def test_a_polite_end_lets_a_tool_finish(worker, marks, release):
