@@ -5,20 +5,31 @@ python examples/client.py http://127.0.0.1:8000 RUN_TOKEN DECIDE_TOKEN "Refund o
 
 import json
 import sys
+import urllib.error
 import urllib.request
 import uuid
 
 from websockets.sync.client import connect
 
-site, run_token, decide_token, text = sys.argv[1:5]
+if len(sys.argv) != 5:
+    print("usage: client.py SITE RUN_TOKEN DECIDE_TOKEN TEXT", file=sys.stderr)
+    sys.exit(2)
+site, run_token, decide_token, text = sys.argv[1:]
 
 
 def call(token, method, path, body=None, **headers):
     headers |= {"Authorization": f"Token {token}", "Content-Type": "application/json"}
     data = json.dumps(body or {}).encode() if method == "POST" else None
     request = urllib.request.Request(f"{site}/api/v1/{path}", data, headers, method=method)
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as refused:
+        is_json = refused.headers.get_content_type() == "application/json"
+        why = json.load(refused)["detail"] if is_json else refused.reason
+        sys.exit(f"{method} {path} was refused ({refused.code}): {why}")
+    except urllib.error.URLError as error:
+        sys.exit(f"{site} cannot be reached: {error.reason}")
 
 
 thread = call(run_token, "POST", "threads/")["id"]

@@ -2,6 +2,7 @@
 # The same with curl alone (and python3 to read JSON):
 #   examples/client.sh http://127.0.0.1:8000 RUN_TOKEN DECIDE_TOKEN "Refund order 1042"
 set -eu
+[ $# -eq 4 ] || { echo "usage: client.sh SITE RUN_TOKEN DECIDE_TOKEN TEXT" >&2; exit 2; }
 site=$1 run_token=$2 decide_token=$3 text=$4
 get() { python3 -c 'import json, sys; found = json.load(sys.stdin)
 for key in sys.argv[1:]: found = found[int(key) if key.lstrip("-").isdigit() else key]
