@@ -27,7 +27,7 @@ from agentruntime.models import (
     ToolExecution,
 )
 
-MAX_AMOUNT_DIGITS = 20
+MAX_AMOUNT_DIGITS = 60
 
 
 @dataclass(frozen=True)

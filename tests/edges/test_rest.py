@@ -224,9 +224,12 @@ def test_an_id_of_somebody_elses_message_is_no_way_in(ann, bob, api, thread, ech
     taken = str(Message.objects.first().pk)
     theirs = api(bob).post("/api/v1/threads/", {}, format="json").json()
     said = {"messages": [{"id": taken, "role": "user", "content": "mine now"}]}
+    before = list(Message.objects.filter(thread_id=thread["id"]).order_by("ordinal").values())
     answer = start(api(bob), theirs, echo, said)
-    assert answer.status_code in (400, 409)
-    assert not Run.objects.filter(thread_id=theirs["id"]).exists()
+    assert answer.status_code == 201  # nor does the answer tell that there is such a message
+    assert str(Message.objects.get(thread_id=theirs["id"]).pk) != taken
+    after = list(Message.objects.filter(thread_id=thread["id"]).order_by("ordinal").values())
+    assert after == before
 
 
 def test_unknown_addresses_answer_in_json(client, db):
