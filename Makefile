@@ -10,6 +10,11 @@ SERVICES := $(PY) -m tests.services
 JOBS ?= logical
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
 
+# What no database can change is tried on one.
+PURE := tests/graph tests/llm tests/test_architecture.py tests/test_settings.py
+# What the loop of an editor needs: the definition, the verbs, the promises, the layout.
+CORE := tests/graph tests/lifecycle tests/promises tests/test_architecture.py
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick bench crash-demo chaos mutants lint clean system
 
@@ -22,13 +27,13 @@ demo: $(VENV)/.installed ## sets everything up, then the sample agent with an ad
 test: $(VENV)/.installed-dev system ## the whole suite, on SQLite and then on PostgreSQL with Redis
 	@status=0; \
 	$(PYTEST) --db=sqlite || status=1; \
-	$(PYTEST) --db=postgresql || status=1; \
+	$(PYTEST) --db=postgresql $(PURE:%=--ignore=%) || status=1; \
 	exit $$status
 
-quick: $(VENV)/.installed-dev ## the same without the slow tests, in under 90 seconds
+quick: $(VENV)/.installed-dev ## the core without its slow tests, in under 90 seconds
 	@status=0; \
-	$(PYTEST) --db=sqlite -m "not slow" -q || status=1; \
-	$(PYTEST) --db=postgresql -m "not slow" -q || status=1; \
+	$(PYTEST) --db=sqlite -m "not slow" -q $(CORE) || status=1; \
+	$(PYTEST) --db=postgresql -m "not slow" -q tests/lifecycle || status=1; \
 	exit $$status
 
 bench: $(VENV)/.installed-dev ## the measurements, on servers that keep what they commit
