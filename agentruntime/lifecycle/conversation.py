@@ -40,10 +40,13 @@ class _Kept:
                 self._drop(next(iter(self._kept)))
 
     def take(self, thread_id: uuid.UUID, version: int) -> list[Message] | None:
-        """Return the conversation at this version and forget it: its worker brings a newer one."""
+        """Return the conversation up to this version and forget it: its worker brings a newer one.
+
+        One of an earlier version is the beginning of it: messages are only ever appended.
+        """
         with self._lock:
             found = self._drop(thread_id)
-        return list(found[1]) if found and found[0] == version else None
+        return list(found[1]) if found and found[0] <= version else None
 
     def _drop(self, thread_id: uuid.UUID) -> tuple[int, tuple[Message, ...]] | None:
         found = self._kept.pop(thread_id, None)
@@ -58,8 +61,9 @@ _kept = _Kept()
 def read_conversation(thread: Thread, head: Checkpoint) -> list[Message]:
     """Return all messages of the thread at its head, in order."""
     known = _kept.take(thread.pk, head.version)
-    if known is not None and len(known) == thread.message_count:
-        return known
+    if known is not None and len(known) <= thread.message_count:
+        missing = len(known) < thread.message_count
+        return known + load_messages(thread.pk, after=len(known)) if missing else known
     recent = _recent(thread, head)
     older = thread.message_count - len(recent)
     return load_messages(thread.pk, up_to=older) + recent if older else recent

@@ -35,9 +35,11 @@ def result_text(row: ToolExecution) -> str:
     return text
 
 
-def load_messages(thread_id: uuid.UUID, up_to: int | None = None) -> list[MessageValue]:
-    """Return the messages of a thread in order, all or those with an ordinal up to `up_to`."""
-    rows = Message.objects.filter(thread_id=thread_id).order_by("ordinal")
+def load_messages(
+    thread_id: uuid.UUID, after: int = 0, up_to: int | None = None
+) -> list[MessageValue]:
+    """Return the messages of a thread with an ordinal above `after`, up to `up_to`, in order."""
+    rows = Message.objects.filter(thread_id=thread_id, ordinal__gt=after).order_by("ordinal")
     if up_to is not None:
         rows = rows.filter(ordinal__lte=up_to)
     return [Message.value_of(*columns) for columns in rows.values_list(*Message.VALUE_COLUMNS)]
