@@ -86,6 +86,7 @@ class Progress:
         keep_conversation(
             self.thread.pk, self.version, self.state.messages, before=self.claimed_version
         )
+        cache.forget(self.thread.pk, self.run.base_version - 1)  # where the run before had ended
 
     def remember_unsaved(self) -> None:
         """Put the steps that are not in the database yet into the hot cache, under the saved
