@@ -8,11 +8,11 @@ from typing import Any
 
 from agentruntime.models.transactions import durably
 from approvals.conf import approval_settings
-from approvals.decide import check_open
 from approvals.exceptions import ClaimedByOther, NotAllowed
 from approvals.history import note
 from approvals.models import Approval
 from approvals.permissions import amount_of, rights_of, why_not
+from approvals.standing import check_open
 
 
 def claim(*, approval_id: uuid.UUID, user: Any) -> None:

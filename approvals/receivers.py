@@ -25,11 +25,11 @@ from agentruntime.signals import (
     interrupt_opened,
     run_ended,
 )
-from approvals.decide import agreed_so_far
 from approvals.edits import storable_amount
 from approvals.masking import mask
 from approvals.models import Approval, Outcome, Status
 from approvals.permissions import amount_of, policy_for, read_amount, voices_missing
+from approvals.standing import agreed_so_far
 
 OUTCOME_OF = {
     CallStatus.SUCCEEDED: Outcome.EXECUTED,

@@ -12,7 +12,6 @@ from django.contrib.auth.models import Permission
 from agentruntime.exceptions import UnknownGraph
 from agentruntime.graph import get_graph
 from agentruntime.models import Interrupt, Message, Run, ToolExecution
-from approvals.decide import agreed_so_far
 from approvals.masking import is_secret, mask
 from approvals.models import Approval, Decision
 from approvals.permissions import (
@@ -24,6 +23,7 @@ from approvals.permissions import (
     voices_missing,
     why_not,
 )
+from approvals.standing import agreed_so_far
 from approvals.timeline import ROW, Bar, timeline_of
 from approvals.visible import is_suspicious
 

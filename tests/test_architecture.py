@@ -47,6 +47,7 @@ ROWS: list[set[str]] = [
         "approvals.queue",
         "approvals.record",
         "approvals.snapshots",
+        "approvals.standing",
     },
     {"approvals.masking", "approvals.permissions", "approvals.visible"},
     {"approvals.models", "approvals.migrations"},

@@ -14,8 +14,8 @@ from agentruntime.exceptions import AgentRuntimeError, InvalidInput
 from agentruntime.graph import get_graph
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.lifecycle.finish import fail_run
+from agentruntime.lifecycle.inputs import first_step
 from agentruntime.lifecycle.record import Pen
-from agentruntime.lifecycle.start import first_step
 from agentruntime.models import DatabaseTime, Message, Run, Thread
 from agentruntime.models.transactions import durably
 from agentruntime.signals import noticed, run_ended, swept

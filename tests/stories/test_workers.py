@@ -214,17 +214,19 @@ def test_a_stopped_worker_that_comes_back_is_fenced_out(worker, marks, release):
 def test_no_session_is_idle_in_a_transaction_while_models_work(worker, marks, release):
     if connection.vendor != "postgresql":
         pytest.skip("SQLite has no sessions to look at")
-    worker(threads=32)
+    name = "the-waiting-worker"  # the sessions of this test's own process are not meant
+    worker(threads=32, env={"PGAPPNAME": name})
     runs = [started("model") for _ in range(30)]
     wait_until(lambda: len(marks("model")) == 30, 30)
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT state, count(*) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND pid <> pg_backend_pid() GROUP BY state"
+            "AND application_name = %s GROUP BY state",
+            [name],
         )
         states = dict(cursor.fetchall())
     assert "idle in transaction" not in states
-    assert sum(states.values()) <= 20  # thirty waiting runs, sixteen pooled connections at most
+    assert 1 <= sum(states.values()) <= 16  # thirty waiting runs, a pool of sixteen
     release()
     assert {ended(run, 60).status for run in runs} == {"completed"}
 
