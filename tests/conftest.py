@@ -32,6 +32,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--db", choices=["sqlite", "postgresql"], help="the database to run on")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is tried on the other database only."""
+    is_postgresql = os.environ.get("DATABASE_URL", "").startswith("postgres")
+    here = "postgresql" if is_postgresql else "sqlite"
+    named = {item: item.get_closest_marker("database") for item in items}
+    left_out = [item for item, mark in named.items() if mark and mark.args[0] != here]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 # --- before Django reads its settings ---------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.browser,
     pytest.mark.slow,
+    pytest.mark.database("sqlite"),
     pytest.mark.xdist_group("admin-browser"),
 ]
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}

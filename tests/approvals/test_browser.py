@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.browser,
     pytest.mark.slow,
+    pytest.mark.database("sqlite"),
     pytest.mark.xdist_group("approvals-browser"),
 ]
 POLICY = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:"

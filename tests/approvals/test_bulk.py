@@ -112,6 +112,7 @@ def many(approval, count):
 
 
 @pytest.mark.slow
+@pytest.mark.database("postgresql")
 def test_fifteen_hundred_wait_and_are_cleared_in_steps_while_new_ones_come_in(ask, desk, bob):
     many(ask(), 1499)
     desk.get(QUEUE)

@@ -61,6 +61,7 @@ def test_a_link_scanner_without_a_login_changes_nothing(asked):
     assert state() == before
 
 
+@pytest.mark.database("sqlite")
 def test_a_crawler_with_the_approvers_login_changes_nothing(asked, bob, person):
     client = Client()
     client.force_login(person(

@@ -140,5 +140,5 @@ def test_a_body_that_is_no_decision_is_a_400_that_names_its_field(ask, api, body
 def test_a_made_up_cursor_is_refused(ask, api, cursor):
     ask()
     answer = api.get(LIST, {"cursor": cursor})
-    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid")
     assert api.get(LIST, {"page_size": "x"}).status_code == 400

@@ -14,7 +14,7 @@ from agentruntime.demo.management.commands.demo import (
     welcome,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.database("sqlite")]
 
 
 def make_people():

@@ -11,7 +11,12 @@ from approvals.models import Approval, Decision
 from tests.services import free_port
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.stories]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.stories,
+    pytest.mark.database("sqlite"),
+]
 
 KILLED_AT = ["run.started", "tool.started", "approval.requested", "approval.decided", "run.resumed"]
 

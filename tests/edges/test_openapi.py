@@ -40,9 +40,10 @@ def test_it_is_served_with_its_page(client, db):
 
 
 @pytest.mark.slow
+@pytest.mark.database("sqlite")
 @pytest.mark.django_db(transaction=True)
 def test_the_api_keeps_to_its_document(web, ann, tmp_path):
-    limits = dict.fromkeys(("login", "token", "run", "decide"), "1000000/min")
+    limits = dict.fromkeys(("login", "login-address", "token", "run", "decide"), "1000000/min")
     site = web(
         runtime={"RATE_LIMITS": limits},
         DEBUG="false",

@@ -12,6 +12,7 @@ from agentruntime.mcp.catalogue import accept_tool
 from agentruntime.models import McpTool
 from tests.agents import agent, call
 
+pytestmark = pytest.mark.database("sqlite")
 FREE = {"approval": False, "effect": "repeatable"}
 
 

@@ -2,20 +2,14 @@
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import connection
 
 from agentruntime.graph import tool
 from tests.agents import agent, call
 from tests.faults.triggers import failing
 
+pytestmark = pytest.mark.database("postgresql", why="SQLite has no SQLSTATE to inject")
 TABLES = ("run", "thread", "checkpoint", "message", "toolexecution", "event")
 PASSING = ("40001", "40P01", "53100", "57014", "55P03")
-
-
-@pytest.fixture(autouse=True)
-def _postgresql():
-    if connection.vendor != "postgresql":
-        pytest.skip("SQLite has no SQLSTATE to inject")
 
 
 @pytest.mark.parametrize("table", TABLES)

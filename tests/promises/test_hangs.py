@@ -75,12 +75,10 @@ def test_an_overdue_once_call_is_asked_about_and_its_late_result_settles_it(look
     assert ToolExecution.objects.get().result == "paid"
 
 
+@pytest.mark.database("postgresql", why="on SQLite the deadline waits for the only writer")
 def test_an_overdue_transactional_call_cannot_commit_any_more(drive, look):
     from django.contrib.auth.models import Group
-    from django.db import connection
 
-    if connection.vendor == "sqlite":
-        pytest.skip("one writer at a time: the deadline waits for the transaction")
     release = threading.Event()
 
     @tool(effect="transactional", timeout=0.3)

@@ -1,7 +1,6 @@
 """In somebody's project: the wheel, `startproject`, the lines of the README, a first agent."""
 
 import os
-import re
 import subprocess
 import sys
 import zipfile
@@ -9,14 +8,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-pytestmark = pytest.mark.slow
+from tests.processes import ROOT
+from tests.readme import block
 
-
-def block(name: str) -> str:
-    """The code that the README gives for this file."""
-    text = (ROOT / "README.md").read_text()
-    return re.search(rf"<!-- test: {name} -->\n```python\n(.*?)```", text, re.DOTALL)[1]
+pytestmark = [pytest.mark.slow, pytest.mark.database("sqlite")]
 
 
 def run(*command: object, where: Path, **environment: str) -> str:

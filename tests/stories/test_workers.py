@@ -211,9 +211,8 @@ def test_a_stopped_worker_that_comes_back_is_fenced_out(worker, marks, release):
     assert len(marks("quick")) == 2
 
 
+@pytest.mark.database("postgresql", why="SQLite has no sessions to look at")
 def test_no_session_is_idle_in_a_transaction_while_models_work(worker, marks, release):
-    if connection.vendor != "postgresql":
-        pytest.skip("SQLite has no sessions to look at")
     name = "the-waiting-worker"  # the sessions of this test's own process are not meant
     worker(threads=32, env={"PGAPPNAME": name})
     runs = [started("model") for _ in range(30)]
@@ -231,9 +230,8 @@ def test_no_session_is_idle_in_a_transaction_while_models_work(worker, marks, re
     assert {ended(run, 60).status for run in runs} == {"completed"}
 
 
+@pytest.mark.database("postgresql", why="SQLite has no connections to cut")
 def test_connections_cut_under_load_lose_nothing(worker, marks):
-    if connection.vendor != "postgresql":
-        pytest.skip("SQLite has no connections to cut")
     worker(threads=8)
     runs = []
     for _ in range(6):
