@@ -12,20 +12,23 @@ from agentruntime.lifecycle.finish import fail_run
 from agentruntime.lifecycle.lease import OWNER
 from agentruntime.lifecycle.record import writing
 from agentruntime.models import Checkpoint, DatabaseTime, Lease, Run, RunStatus, Thread
-from agentruntime.models.transactions import durably
-from agentruntime.signals import counted, noticed
+from agentruntime.models.claim_statement import claim_at_once
+from agentruntime.models.step_statement import is_supported
+from agentruntime.models.transactions import durably, in_one_statement
+from agentruntime.signals import committed, counted, noticed
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A run that this process holds now: its row as it was claimed, the lease, and where its
-    thread stands, as far as the claim has seen it.
+    """A run that this process holds now: its row as it was claimed, the lease, where its thread
+    stands, as far as the claim has seen it, and whether nobody ever held it before.
     """
 
     run: Run
     lease: Lease
     thread: Thread | None = None
     head: Checkpoint | None = None
+    is_first: bool = False
 
 
 def claim_run(run_id: uuid.UUID) -> Claim | None:
@@ -37,15 +40,38 @@ def claim_run(run_id: uuid.UUID) -> Claim | None:
     nonce = f"{OWNER}/{uuid.uuid4().hex[:8]}"
     tries = 0
 
+    def at_once() -> Claim | None:
+        nonlocal tries
+        tries += 1
+        return _claim_at_once(run_id, nonce)
+
     def work() -> Claim | None:
         nonlocal tries
         tries += 1
         mine = Run.objects.filter(pk=run_id, lease_owner=nonce).first() if tries > 1 else None
-        if mine is not None:  # the last try had landed, only the answer to its COMMIT was lost
+        if mine is not None:  # a try before had landed, only the answer to its commit was lost
             return Claim(mine, mine.lease)
         return _claim(run_id, nonce)
 
-    return durably(work)
+    return (in_one_statement(at_once) if is_supported() else None) or durably(work)
+
+
+def _claim_at_once(run_id: uuid.UUID, owner: str) -> Claim | None:
+    settings = runtime_settings()
+    found = claim_at_once(run_id, owner, settings.LEASE_SECONDS, settings.MAX_CLAIMS)
+    if found is None:
+        return None
+    run = found.run
+    committed.send(
+        sender=None,
+        thread_id=run.thread_id,
+        run_id=run.pk,
+        seq=found.thread.event_count,
+        types=["run.started" if found.is_first else "run.resumed", "node.started"],
+    )
+    if found.was_lapsed:
+        _tell_recovered(run)
+    return Claim(run, run.lease, found.thread, found.head, found.is_first)
 
 
 def _claim(run_id: uuid.UUID, owner: str) -> Claim | None:
@@ -77,12 +103,16 @@ def _claim(run_id: uuid.UUID, owner: str) -> Claim | None:
         head = Checkpoint.objects.get(thread=run.thread_id, version=pen.thread.head_version)
         pen.tell("node.started", node=head.next_node)
     if lapsed:
-        crash_point("R1")
-        counted.send(sender=None, name="run.recovered", value=1, attributes={"graph": run.graph})
-        noticed.send(
-            sender=None,
-            level="warning",
-            event="run taken over from a worker that is gone",
-            facts={"run": run.pk, "thread": run.thread_id, "fencing_token": run.fencing_token},
-        )
-    return Claim(run, run.lease, pen.thread, head)
+        _tell_recovered(run)
+    return Claim(run, run.lease, pen.thread, head, first)
+
+
+def _tell_recovered(run: Run) -> None:
+    crash_point("R1")
+    counted.send(sender=None, name="run.recovered", value=1, attributes={"graph": run.graph})
+    noticed.send(
+        sender=None,
+        level="warning",
+        event="run taken over from a worker that is gone",
+        facts={"run": run.pk, "thread": run.thread_id, "fencing_token": run.fencing_token},
+    )

@@ -97,5 +97,5 @@ def keep_conversation(
             "messages": [one.model_dump(mode="json", exclude_defaults=True) for one in recent],
         },
     )
-    if before != version:
+    if 0 <= before != version:
         cache.forget(thread_id, before)

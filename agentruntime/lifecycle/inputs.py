@@ -78,7 +78,8 @@ def first_step(
 
     Closes the calls that the run before left open, if the run `begins` now. Raises `InvalidInput`.
     """
-    head = Checkpoint.objects.filter(thread=thread, version=thread.head_version).first()
+    at_head = Checkpoint.objects.filter(thread=thread, version=thread.head_version)
+    head = at_head.first() if thread.head_version else None
     own = {name for fields in graph.own_fields.values() for name in fields}
     known = state_fields(graph.state).keys() - own  # no subgraph is under way any more
     stored = {name: value for name, value in (head.state if head else {}).items() if name in known}

@@ -24,14 +24,15 @@ from agentruntime.graph import END
 from agentruntime.lifecycle import settings
 from agentruntime.lifecycle.branches import take
 from agentruntime.lifecycle.claim import Claim, claim_run
+from agentruntime.lifecycle.commit import commit_steps
 from agentruntime.lifecycle.finish import ended_already, fail_run
 from agentruntime.lifecycle.lease import Control, keeper
 from agentruntime.lifecycle.pause import give_back, pause_run, withdraw
-from agentruntime.lifecycle.progress import Progress, load_progress
+from agentruntime.lifecycle.progress import NOTHING_ASKED, Progress, load_progress
 from agentruntime.lifecycle.recording import record_again
 from agentruntime.lifecycle.results import Later, Waiting
 from agentruntime.lifecycle.spending import account_time, check_time
-from agentruntime.lifecycle.step import commit_steps, join_result
+from agentruntime.lifecycle.step import join_result
 from agentruntime.lifecycle.stop import end_stopped
 from agentruntime.models import Run
 from agentruntime.models.transactions import durably, is_passing, patient
@@ -74,6 +75,8 @@ def _hold(claim: Claim) -> None:
 
 def _work(claim: Claim, control: Control) -> None:
     progress = load_progress(claim.run, claim.lease, claim.thread, claim.head)
+    if claim.is_first:
+        progress.claimed_version = NOTHING_ASKED
     try:
         _go_on(progress, control)
     except Cancelled:
@@ -132,7 +135,7 @@ def _step(progress: Progress, control: Control) -> bool:
     crash_point("P5")
     durable = progress.run.config.get("durable_checkpoint_every_step", True)
     if durable or step.branches or step.next_node == END:
-        commit_steps(progress.lease, progress.saved_version, [*progress.unsaved, step])
+        commit_steps(progress, [*progress.unsaved, step])
         crash_point("P12")
         progress.unsaved = []
         progress.advance(step, state)
@@ -149,7 +152,7 @@ def _step(progress: Progress, control: Control) -> bool:
 
 def _save(progress: Progress) -> None:
     if progress.unsaved:
-        commit_steps(progress.lease, progress.saved_version, progress.unsaved)
+        commit_steps(progress, progress.unsaved)
         progress.unsaved = []
 
 

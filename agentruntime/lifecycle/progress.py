@@ -20,6 +20,9 @@ from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.record import StepRecord
 from agentruntime.models import Checkpoint, Lease, Run, Thread, ToolExecution
 
+NOTHING_ASKED = -1
+"""The version at which a run that nobody held before has asked something."""
+
 
 @dataclass
 class Progress:
@@ -40,7 +43,7 @@ class Progress:
     """Calls that ended and could not be recorded: the next commit tries again."""
     stop_seen: bool = False
     """Whether a stop request was found while writing, before the keeper brought it."""
-    claimed_version: int = -1
+    claimed_version: int = NOTHING_ASKED
     opened_at: str = ""
     """Of a branch: the place that opened it; its number there; how many steps it has done; where it
     ends. A thread's own line has none of these."""
@@ -52,6 +55,7 @@ class Progress:
     run_agent: Callable[..., Any] = lambda *_: None
     """How a call asks an agent: set by whoever takes the steps."""
     meter: Meter = field(default_factory=Meter)
+    _ids: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.claimed_version = self.version
@@ -76,8 +80,16 @@ class Progress:
         """The scope of what the next node asks."""
         return f"{self.prefix}{self.next_node}@{self.place}"
 
+    @property
+    def message_ids(self) -> set[str]:
+        """The ids of all messages of the state."""
+        if len(self._ids) != len(self.state.messages):
+            self._ids = {one.id for one in self.state.messages}
+        return self._ids
+
     def advance(self, step: StepRecord, state: State) -> None:
         """Take in a step that was committed, or kept back for the next commit."""
+        self.message_ids.update(one.id for one in step.messages)
         self.version += 1
         self.state, self.next_node, self.stored = state, step.next_node, step.state
 
@@ -86,7 +98,8 @@ class Progress:
         keep_conversation(
             self.thread.pk, self.version, self.state.messages, before=self.claimed_version
         )
-        cache.forget(self.thread.pk, self.run.base_version - 1)  # where the run before had ended
+        if self.run.base_version > 1:
+            cache.forget(self.thread.pk, self.run.base_version - 1)  # where the one before had ended
 
     def remember_unsaved(self) -> None:
         """Put the steps that are not in the database yet into the hot cache, under the saved

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,9 +15,7 @@ from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import StaleState
 from agentruntime.graph.masking import mask
 from agentruntime.graph.messages import Message as MessageValue
-from agentruntime.models import BranchStep, Checkpoint, Event, Lease, Message, Thread
-from agentruntime.models.step_statement import write_steps
-from agentruntime.models.transactions import in_one_statement
+from agentruntime.models import BranchStep, Checkpoint, Event, Message, Thread
 from agentruntime.signals import committed, recorded
 
 
@@ -84,7 +82,7 @@ class Pen:
                     version=self.thread.head_version,
                 )
             )
-            self.tell("message.added", **_news(message))
+            self.tell("message.added", **news_of(message))
         self._checkpoints.append(
             Checkpoint(
                 thread_id=self.thread.pk,
@@ -126,7 +124,10 @@ class Pen:
         BranchStep.objects.bulk_create(self._branch_steps)
         Message.objects.bulk_create(self._messages)
         Event.objects.bulk_create(self._events)
-        self.thread.save_counters()
+        if self.thread._state.adding:
+            self.thread.save(force_insert=True)  # a new one is written once, with its counters
+        else:
+            self.thread.save_counters()
         recorded.send(sender=None, thread=self.thread, events=self._events)
         news = {
             "thread_id": self.thread.pk,
@@ -172,47 +173,7 @@ def tell(
     pen.save()
 
 
-def append_at_once(
-    lease: Lease,
-    expected: int,
-    steps: Sequence[StepRecord],
-    events: Sequence[tuple[str, dict[str, Any]]],
-) -> bool:
-    """Append steps and news in one statement; say whether it was taken.
-
-    It is not if the lease is gone, the head is elsewhere, or an earlier try had landed: the slower
-    way says which.
-    """
-    checkpoints, messages, told = [], [], []
-    secret = runtime_settings().SECRET_FIELDS
-    for number, step in enumerate(steps, 1):
-        messages += [{"step": number, **Message.columns_of(one)} for one in step.messages]
-        told += [("message.added", _news(one)) for one in step.messages]
-        told.append(("node.finished", {"node": step.node, "next_node": step.next_node}))
-        checkpoints.append(
-            {
-                "node": step.node,
-                "next_node": step.next_node,
-                "state": step.state,
-                "messages": len(messages),
-            }
-        )
-    told += events
-    rows = [{"type": kind, "data": mask(data, secret)} for kind, data in told]
-    counters = in_one_statement(lambda: write_steps(lease, expected, checkpoints, messages, rows))
-    if counters is None:
-        return False
-    committed.send(
-        sender=None,
-        thread_id=lease.thread_id,
-        run_id=lease.run_id,
-        seq=counters.event_count,
-        types=[kind for kind, _ in told],
-    )
-    return True
-
-
-def _news(message: MessageValue) -> dict[str, Any]:
+def news_of(message: MessageValue) -> dict[str, Any]:
     calls = [
         {"id": call.id, "name": call.name, "arguments": call.arguments}
         for call in message.tool_calls

@@ -148,7 +148,8 @@ def _start(request: _Request) -> Run:
     # A repeat that waited here for its own first request must see what that one did.
     if earlier := _started_before(request):
         return earlier
-    busy = Run.objects.active().filter(thread=thread).first()
+    is_new = thread._state.adding
+    busy = None if is_new else Run.objects.active().filter(thread=thread).first()
     if busy is not None:
         if not may_stand_in_line(thread):
             raise ThreadBusy(thread=thread.pk, run=busy.pk, status=busy.status)
@@ -248,7 +249,7 @@ def _stand_in_line(request: _Request, thread: Thread) -> Run:
 def _thread_for(request: _Request) -> Thread:
     if request.thread_id is None:
         title = next((one.content for one in request.messages if one.content), "")
-        return Thread.objects.create(
+        return Thread(  # written with all that comes with it
             id=request.new_thread_id,
             user=request.user,
             tenant=request.tenant,

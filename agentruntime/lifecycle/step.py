@@ -1,9 +1,8 @@
-"""One node call, and the one commit that makes it durable."""
+"""One node call, and the step that it makes: the commit of it stands in `commit`."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from agentruntime.exceptions import (
     NodeTimeout,
     StepError,
 )
-from agentruntime.graph import END, Command, State, ToolNode
+from agentruntime.graph import Command, State, ToolNode
 from agentruntime.graph.context import current_execution
 from agentruntime.graph.definition import BRANCHES, Goto, Onward, takes_context
 from agentruntime.graph.json_values import NotJson, check_json
@@ -29,17 +28,14 @@ from agentruntime.graph.state import dump_state, field_of, join_update, state_fi
 from agentruntime.lifecycle import settings
 from agentruntime.lifecycle.branch_log import beginnings, defaults
 from agentruntime.lifecycle.execution import Execution
-from agentruntime.lifecycle.finish import end_run, readable
+from agentruntime.lifecycle.finish import readable
 from agentruntime.lifecycle.lease import Control
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.questions import Answers, load_answers
-from agentruntime.lifecycle.record import StepRecord, append_at_once, writing
+from agentruntime.lifecycle.record import StepRecord
 from agentruntime.lifecycle.results import Later, NodeResult, Waiting
 from agentruntime.lifecycle.tool_calls import refuse_conflicts, run_tools
 from agentruntime.lifecycle.watch import in_seconds, wait_any
-from agentruntime.models import Checkpoint, Lease, Run, RunStatus
-from agentruntime.models.step_statement import is_supported
-from agentruntime.models.transactions import durably
 from agentruntime.signals import counted
 
 
@@ -193,13 +189,13 @@ def join_result(progress: Progress, result: NodeResult) -> tuple[StepRecord, Sta
         for _, delta in set_by:
             current = field_of(kind, field).join(current, delta)
         values[field] = current
-    taken = {one.id for one in before.messages}
+    taken, added = progress.message_ids, set[str]()
     messages = []
     for one in result.messages:
         message = _checked(one.settled(progress.thread.pk), name)
-        if message.id in taken:  # a model that counts its messages anew each time
+        if message.id in taken or message.id in added:  # a model that counts its messages anew
             message = message.model_copy(update={"id": new_id()})
-        taken.add(message.id)
+        added.add(message.id)
         messages.append(message)
     after = before.model_copy(update={**values, "messages": before.messages + messages})
     onward = _onward(progress, name, after, result)
@@ -247,53 +243,3 @@ def _checked(message: Message, name: str) -> Message:
             node=name, kind="a message that cannot be stored", reason=str(error)
         ) from None
     return message
-
-
-def commit_steps(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> None:
-    """Make steps durable in one transaction; the one that leads to `END` completes the run.
-
-    Raises `LeaseLost` or `StaleState`; then nothing was written, and the caller stops.
-    """
-    goes_on = steps[-1].next_node != END
-    at_once = goes_on and not steps[-1].branches and is_supported()
-    if at_once and append_at_once(lease, expected, steps, _news(steps)):
-        return
-    may_have_landed = at_once
-
-    def work() -> None:
-        nonlocal may_have_landed
-        if may_have_landed and _has_landed(lease, expected + len(steps)):
-            return
-        may_have_landed = True
-        _commit(lease, expected, steps)
-
-    durably(work)
-
-
-def _news(steps: Sequence[StepRecord]) -> list[tuple[str, dict[str, Any]]]:
-    return [("node.started", {"node": steps[-1].next_node})]
-
-
-def _commit(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> None:
-    run = Run.held(lease)
-    with writing(run.thread_id, run.pk) as pen:
-        pen.expect(expected)
-        for step in steps:
-            pen.append(step, lease.fencing_token)
-            pen.tell("node.finished", node=step.node, next_node=step.next_node)
-        if steps[-1].next_node == END:
-            end_run(run, pen, RunStatus.COMPLETED)
-        else:
-            for kind, data in _news(steps):
-                pen.tell(kind, **data)
-            if run.attempts:
-                run.save_fields(attempts=0)
-
-
-def _has_landed(lease: Lease, version: int) -> bool:
-    return Checkpoint.objects.filter(
-        thread_id=lease.thread_id,
-        version=version,
-        fencing_token=lease.fencing_token,
-        run_id=lease.run_id,
-    ).exists()

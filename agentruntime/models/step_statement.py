@@ -4,6 +4,8 @@ One round trip, one flush of the log. It does what `lifecycle.step` does with th
 the same lock order: hold the run by its fencing token, move the thread's head from the version that
 the writer knows, and insert what the step adds, numbered by the counters that the update returns.
 If the token or the version does not match, nothing is written and nothing is returned.
+
+The last steps of a run end it in the same statement, unless it still asks something.
 """
 
 from __future__ import annotations
@@ -11,16 +13,19 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.db import connection
 
-from agentruntime.models.run import Lease
+from agentruntime.models.rows import columns_of, read_row
+from agentruntime.models.run import Lease, Run
 
 STATEMENT = """
 WITH held AS (
   SELECT id, attempts FROM agentruntime_run
    WHERE id = %(run)s::uuid AND fencing_token = %(token)s::bigint AND status = 'running'
+         {only}
      FOR NO KEY UPDATE
 ), head AS (
   UPDATE agentruntime_thread
@@ -31,8 +36,7 @@ WITH held AS (
    WHERE agentruntime_thread.id = %(thread)s::uuid AND head_version = %(expected)s::int
   RETURNING head_version, message_count, event_count
 ), progress AS (
-  UPDATE agentruntime_run SET attempts = 0 FROM held, head
-   WHERE agentruntime_run.id = held.id AND held.attempts <> 0
+  {progress}
 ), checkpoint AS (
   INSERT INTO agentruntime_checkpoint
     (thread_id, version, run_id, fencing_token, node, next_node, state, message_count, created_at)
@@ -56,8 +60,24 @@ WITH held AS (
          clock_timestamp()
     FROM head, jsonb_to_recordset(%(event_rows)s::jsonb) AS row (n int, type text, data jsonb)
 )
-SELECT head_version, message_count, event_count FROM head
+SELECT head_version, message_count, event_count {returned}
 """
+GOES_ON = STATEMENT.format(
+    only="",
+    progress="""UPDATE agentruntime_run SET attempts = 0 FROM held, head
+   WHERE agentruntime_run.id = held.id AND held.attempts <> 0""",
+    returned="FROM head",
+)
+ENDS = STATEMENT.format(
+    only="""AND NOT EXISTS (SELECT FROM agentruntime_interrupt
+                          WHERE run_id = %(run)s::uuid AND status = 'open')""",
+    progress="""UPDATE agentruntime_run
+     SET status = 'completed', finished_at = clock_timestamp(), wake_at = NULL,
+         lease_expires_at = NULL, lease_owner = '', stop_requested_at = NULL
+    FROM held, head WHERE agentruntime_run.id = held.id
+  RETURNING agentruntime_run.*""",
+    returned=f", {columns_of(Run, 'progress')} FROM head, progress",
+)
 
 
 class Counters(NamedTuple):
@@ -73,35 +93,48 @@ def is_supported() -> bool:
     return connection.vendor == "postgresql"
 
 
-def write_steps(
-    lease: Lease,
-    expected: int,
-    checkpoints: Sequence[Mapping[str, Any]],
-    messages: Sequence[Mapping[str, Any]],
-    events: Sequence[Mapping[str, Any]],
-) -> Counters | None:
-    """Append to a thread for the holder of `lease`; return its counters, or None if refused.
+@dataclass(frozen=True)
+class Added:
+    """What some steps add to their thread, as JSON-like rows.
 
     `checkpoints` are {node, next_node, state, messages}, where `messages` says how many of the
     messages they have behind them; `messages` are {step, id, role, content, tool_calls,
     tool_call_id, extra}, `step` the number of their checkpoint from 1; `events` {type, data}.
     """
+
+    checkpoints: Sequence[Mapping[str, Any]]
+    messages: Sequence[Mapping[str, Any]]
+    events: Sequence[Mapping[str, Any]]
+
+
+def write_steps(lease: Lease, expected: int, added: Added) -> Counters | None:
+    """Append to a thread for the holder of `lease`; return its counters, or None if refused."""
+    row = _execute(GOES_ON, lease, expected, added)
+    return Counters(*row) if row else None
+
+
+def write_last_steps(lease: Lease, expected: int, added: Added) -> tuple[Counters, Run] | None:
+    """Append to a thread and complete the run; return the counters and the run, or None."""
+    row = _execute(ENDS, lease, expected, added)
+    return (Counters(*row[:3]), read_row(Run, iter(row[3:]))) if row else None
+
+
+def _execute(statement: str, lease: Lease, expected: int, added: Added) -> Any:
     parameters = {
         "run": str(lease.run_id),
         "token": lease.fencing_token,
         "thread": str(lease.thread_id),
         "expected": expected,
-        "steps": len(checkpoints),
-        "messages": len(messages),
-        "events": len(events),
-        "checkpoint_rows": _numbered(checkpoints),
-        "message_rows": _numbered(messages),
-        "event_rows": _numbered(events),
+        "steps": len(added.checkpoints),
+        "messages": len(added.messages),
+        "events": len(added.events),
+        "checkpoint_rows": _numbered(added.checkpoints),
+        "message_rows": _numbered(added.messages),
+        "event_rows": _numbered(added.events),
     }
     with connection.cursor() as cursor:
-        cursor.execute(STATEMENT, parameters)
-        row = cursor.fetchone()
-    return Counters(*row) if row else None
+        cursor.execute(statement, parameters)
+        return cursor.fetchone()
 
 
 def _numbered(rows: Sequence[Mapping[str, Any]]) -> str:

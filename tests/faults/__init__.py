@@ -14,6 +14,6 @@ P14  the message worked off, not acked        P15  acked
 A1   questions committed, nobody told         A2   a notice sent, not marked (`approvals`)
 A3   an answer written, not committed         A4   committed, nobody told
 A5   the gated call about to be marked        S1   the wish to stop heard, not carried out
-R1   a take-over written, not committed       T1   an expiry written, not committed
+R1   a take-over written (PostgreSQL: and committed)  T1   an expiry written, not committed
 ==== ===========================================================================================
 """

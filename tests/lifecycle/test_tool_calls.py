@@ -220,16 +220,17 @@ def crash_in(tool_function, drive_name):
     """Bring a run to the point where its worker dies inside the tool: intent there, no outcome."""
     from agentruntime.graph import get_graph
     from agentruntime.graph.messages import open_calls
+    from agentruntime.lifecycle.commit import commit_steps
     from agentruntime.lifecycle.lease import Control
     from agentruntime.lifecycle.progress import load_progress
-    from agentruntime.lifecycle.step import commit_steps, join_result, take_step
+    from agentruntime.lifecycle.step import join_result, take_step
     from agentruntime.lifecycle.turn import Turn
 
     run = start_run(graph=drive_name, input="hello")
     claim = claim_run(run.pk)
     progress = load_progress(claim.run, claim.lease)
     step, state = join_result(progress, take_step(progress, Control(claim.lease)))
-    commit_steps(claim.lease, progress.version, [step])
+    commit_steps(progress, [step])
     progress.advance(step, state)
     message, calls = open_calls(state.messages)
     Turn(progress, "tools", message.id, calls, get_graph(drive_name).tools).look()
