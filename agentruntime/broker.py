@@ -10,12 +10,15 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
+from typing import Any
 
 import dramatiq
 import redis
 from django.conf import settings
-from dramatiq.brokers.redis import RedisBroker
+from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
 from dramatiq.brokers.stub import StubBroker
+from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import Middleware
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -26,9 +29,57 @@ logger = logging.getLogger(__name__)
 # A Redis that is down or hangs costs a request this much, once (see `dispatch`), and no run.
 CONNECT_SECONDS = 0.5
 ANSWER_SECONDS = 1.0
+WAIT_SECONDS = 0.5
+"""How long a consumer waits for the bell before it looks by itself; below `ANSWER_SECONDS`."""
+FULL_SECONDS = 0.005
+MOST_RINGS = 16
 
 _embedded: dramatiq.Worker | None = None
 _lock = threading.Lock()
+
+
+class BellBroker(RedisBroker):
+    """Dramatiq's broker, with a list beside each queue that a message rings.
+
+    Its own consumers look again and again, and the less often the longer nothing came: the message
+    that ends a silence waits. These wait on the list. A ring that is lost costs one wait.
+    """
+
+    @property
+    def consumer_class(self) -> type[_RedisConsumer]:
+        return BellConsumer
+
+    def enqueue(self, message: Any, *, delay: int | None = None) -> Any:
+        message = super().enqueue(message, delay=delay)
+        bell = self.bell_of(message.queue_name)
+        pipeline = self.client.pipeline(transaction=False)
+        pipeline.lpush(bell, "1").ltrim(bell, 0, MOST_RINGS - 1).execute()
+        return message
+
+    def bell_of(self, queue_name: str) -> str:
+        return f"{self.namespace}:{queue_name}.bell"
+
+
+class BellConsumer(_RedisConsumer):
+    """Takes what there is, and waits for the bell when that is nothing."""
+
+    def __init__(self, broker: BellBroker, queue_name: str, prefetch: int, timeout: int) -> None:
+        super().__init__(broker, queue_name, prefetch, timeout=1)  # to look, not to wait
+
+    def __next__(self) -> Any:
+        message = super().__next__()
+        if message is None:
+            self._wait()
+        return message
+
+    def _wait(self) -> None:
+        if self.outstanding_message_count >= self.prefetch:
+            time.sleep(FULL_SECONDS)
+            return
+        try:
+            self.broker.client.blpop([self.broker.bell_of(self.queue_name)], WAIT_SECONDS)
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            raise ConnectionClosed(error) from None
 
 
 def make_broker(*middleware: Middleware) -> dramatiq.Broker:
@@ -42,7 +93,7 @@ def make_broker(*middleware: Middleware) -> dramatiq.Broker:
             retry=Retry(NoBackoff(), 0),
             health_check_interval=30,
         )
-        broker: dramatiq.Broker = RedisBroker(
+        broker: dramatiq.Broker = BellBroker(
             client=client,
             middleware=list(middleware),
             namespace=f"{runtime_settings().QUEUE_NAME}:queue",

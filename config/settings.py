@@ -111,7 +111,7 @@ def postgres_options() -> dict[str, Any]:
     return {
         "pool": {
             "min_size": 0,
-            "max_size": read_count("DATABASE_POOL_SIZE", default=16),
+            "max_size": read_count("DATABASE_POOL_SIZE", default=8),
             # A request that gets none for so long is refused (503); a worker tries on.
             "timeout": 5,
             # The pool's own pauses between attempts double; after this it begins anew, so that a

@@ -35,7 +35,9 @@ class Command(BaseCommand):
             "--worker-shutdown-timeout", "30000",
         ]  # fmt: skip
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE}
-        environment.setdefault("dramatiq_worker_timeout", "20")
+        # A process takes as many messages as it has places, the others are for other processes.
+        environment.setdefault("dramatiq_queue_prefetch", str(threads))
+        environment.setdefault("dramatiq_worker_timeout", "500")
         paths = [path for path in (os.getcwd(), environment.get("PYTHONPATH", "")) if path]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
         self.stdout.flush()
