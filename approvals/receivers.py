@@ -168,7 +168,9 @@ def recheck_right(interrupt: Interrupt, **_: Any) -> str | None:
 @receiver(run_ended, dispatch_uid="approvals.ended")
 def note_loose_ends(run: Any, **_: Any) -> None:
     """Say of approved calls that the end of the run overtook what became of them."""
-    open_ones = Approval.objects.filter(run_id=run.pk, status=Status.APPROVED, outcome=Outcome.NONE)
+    open_ones = Approval.objects.filter(
+        thread_id=run.thread_id, run_id=run.pk, status=Status.APPROVED, outcome=Outcome.NONE
+    )
     for approval in open_ones:
         call = ToolExecution.objects.filter(pk=approval.tool_execution_id).first()
         if call is not None and call.is_settled:

@@ -16,8 +16,9 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from agentruntime.admin.live import LiveWindow
-from agentruntime.admin.windows import Window, link_to, link_to_list
+from agentruntime.admin.windows import Window, link_to, link_to_list, one_of
 from agentruntime.exceptions import AgentRuntimeError
+from agentruntime.graph.registry import graph_names
 from agentruntime.lifecycle import delete_thread, retry_run, stop_run
 from agentruntime.models import (
     RETRYABLE,
@@ -36,10 +37,8 @@ OPERATE = "agentruntime.operate_run"
 @admin.register(Thread)
 class ThreadAdmin(Window):
     list_display = ("__str__", "user", "tenant", "message_count", "head_version", "created_at")
-    list_filter = ("tenant",)
-    search_fields = ("=id", "title", "user__username")
+    search_fields = ("=id", "=tenant", "title", "user__username")
     list_select_related = ("user",)
-    date_hierarchy = "created_at"
     ordering = ("-created_at",)
     actions = ("delete_threads",)
 
@@ -77,10 +76,9 @@ class RunAdmin(LiveWindow):
         "created_at",
         "finished_at",
     )
-    list_filter = ("status", "graph", "error_code")
-    search_fields = ("=id", "=thread__id", "user__username")
+    list_filter = ("status", one_of("graph", gettext_lazy("graph"), graph_names))
+    search_fields = ("=id", "=thread__id", "=error_code", "user__username")
     list_select_related = ("user",)
-    date_hierarchy = "created_at"
     ordering = ("-created_at", "id")
     json_fields = ("config",)
     hidden_fields = ("request_digest", "idempotency_scope")

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, get_args
 
 from django.contrib import admin
-from django.db.models import Model
+from django.core.paginator import Paginator
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from agentruntime.conf import runtime_settings
 from agentruntime.graph.masking import mask
+from agentruntime.graph.messages import Role
+from agentruntime.graph.registry import get_graph, graph_names
+from agentruntime.graph.tools import Effect
 from agentruntime.models import BranchStep, Checkpoint, Event, Message, ToolExecution
 
 
@@ -39,10 +45,47 @@ def link_to_list(model: type[Model], text: str, **filters: Any) -> SafeString:
     return format_html('<a href="{}?{}">{}</a>', reverse(name), query, text)
 
 
+class FirstPages(Paginator):  # type: ignore[type-arg]
+    """Pages of a table however large: nothing is counted beyond `MOST` rows, nor shown. Whoever
+    wants what lies behind narrows the list, or searches.
+    """
+
+    MOST = 10_000
+
+    @cached_property
+    def count(self) -> int:
+        found: int = self.object_list[: self.MOST].count()
+        return found
+
+
+def one_of(column: str, title: Any, values: Callable[[], Iterable[str]]) -> type:
+    """Return a filter by a column of which the values are known: Django's own looks for them in
+    the whole table.
+    """
+
+    class OneOf(admin.SimpleListFilter):
+        parameter_name = column
+
+        def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+            return [(one, one) for one in values()]
+
+        def queryset(self, request: Any, queryset: QuerySet[Any]) -> QuerySet[Any]:
+            return queryset.filter(**{column: self.value()}) if self.value() else queryset
+
+    OneOf.title = title
+    return OneOf
+
+
+def known_tools() -> list[str]:
+    """Return the names of all tools of the registered graphs."""
+    return sorted({name for graph in graph_names() for name in get_graph(graph).tools})
+
+
 class Window(admin.ModelAdmin):  # type: ignore[type-arg]
     """A model that staff may look at and nobody may change here."""
 
     list_per_page = 50
+    paginator = FirstPages
     show_full_result_count = False
     json_fields: tuple[str, ...] = ()
     hidden_fields: tuple[str, ...] = ()
@@ -89,7 +132,6 @@ def _named(field: str, display: Any) -> Any:
 @admin.register(Checkpoint)
 class CheckpointAdmin(Window):
     list_display = ("__str__", "node", "next_node", "message_count", "created_at")
-    list_filter = ("node",)
     json_fields = ("state",)
     search_fields = ("=thread__id", "=run__id")
     ordering = ("-id",)
@@ -106,10 +148,10 @@ class BranchStepAdmin(Window):
 @admin.register(Message)
 class MessageAdmin(Window):
     list_display = ("ordinal", "role", "excerpt", "thread_id", "created_at")
-    list_filter = ("role",)
+    list_filter = (one_of("role", _("role"), lambda: get_args(Role)),)
     json_fields = ("tool_calls", "extra")
     search_fields = ("=thread__id", "=id")
-    ordering = ("-created_at", "-ordinal")
+    ordering = ("thread", "ordinal")
 
     @admin.display(description=_("content"))
     def excerpt(self, row: Message) -> str:
@@ -129,7 +171,11 @@ class ToolExecutionAdmin(Window):
         "created_at",
         "finished_at",
     )
-    list_filter = ("status", "effect", "tool")
+    list_filter = (
+        "status",
+        one_of("effect", _("effect"), lambda: get_args(Effect)),
+        one_of("tool", _("tool"), known_tools),
+    )
     json_fields = ("arguments", "requested_arguments", "result", "state_update", "error", "outside")
     search_fields = ("=thread__id", "=run__id", "=call_key")
     list_select_related = ("run",)
@@ -143,7 +189,6 @@ class ToolExecutionAdmin(Window):
 @admin.register(Event)
 class EventAdmin(Window):
     list_display = ("seq", "type", "thread_id", "run_id", "at")
-    list_filter = ("type",)
     json_fields = ("data",)
     search_fields = ("=thread__id", "=run__id")
     ordering = ("-id",)

@@ -7,6 +7,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
+import agentruntime.models.indexes
 import agentruntime.models.webhook
 
 
@@ -106,6 +107,7 @@ class Migration(migrations.Migration):
                     "user",
                     models.ForeignKey(
                         blank=True,
+                        db_index=False,
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="agent_threads",
@@ -176,6 +178,7 @@ class Migration(migrations.Migration):
                     "user",
                     models.ForeignKey(
                         blank=True,
+                        db_index=False,
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="agent_runs",
@@ -249,6 +252,7 @@ class Migration(migrations.Migration):
                 (
                     "thread",
                     models.ForeignKey(
+                        db_constraint=False,
                         db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="events",
@@ -758,6 +762,14 @@ class Migration(migrations.Migration):
                 fields=["expires_at"],
                 name="open_interrupt_by_expiry",
             ),
+        ),
+        migrations.AddIndex(
+            model_name="interrupt",
+            index=models.Index(fields=["-created_at", "-id"], name="interrupt_by_age"),
+        ),
+        migrations.AddIndex(
+            model_name="event",
+            index=agentruntime.models.indexes.BlockRange(fields=["at"], name="event_by_age"),
         ),
         migrations.AddConstraint(
             model_name="interrupt",

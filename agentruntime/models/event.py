@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from agentruntime.models.indexes import BlockRange
 from agentruntime.models.run import Run
 from agentruntime.models.thread import Thread
 
@@ -10,7 +11,10 @@ class Event(models.Model):
     """One thing that happened, written in the transaction in which it did."""
 
     id = models.BigAutoField(primary_key=True)
-    thread = models.ForeignKey(Thread, models.CASCADE, related_name="events", db_index=False)
+    # Whoever writes an event holds the lock of its thread's row: the database need not ask again.
+    thread = models.ForeignKey(
+        Thread, models.CASCADE, related_name="events", db_index=False, db_constraint=False
+    )
     # Found and deleted by its thread alone: a second index or constraint would cost every step.
     run = models.ForeignKey(
         Run,
@@ -30,6 +34,7 @@ class Event(models.Model):
         constraints = (
             models.UniqueConstraint(fields=["thread", "seq"], name="event_seq_once_per_thread"),
         )
+        indexes = (BlockRange(fields=["at"], name="event_by_age"),)
 
     def __str__(self) -> str:
         return f"{self.seq} {self.type}"

@@ -80,6 +80,7 @@ class Interrupt(models.Model):
                 condition=Q(status=InterruptStatus.OPEN),
                 name="open_interrupt_by_expiry",
             ),
+            models.Index(fields=["-created_at", "-id"], name="interrupt_by_age"),
         )
 
     def __str__(self) -> str:

@@ -86,7 +86,12 @@ class Run(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     thread = models.ForeignKey(Thread, models.CASCADE, related_name="runs")
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="agent_runs"
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="agent_runs",
+        db_index=False,  # `run_by_user` begins with it
     )
     graph = models.CharField(max_length=100)
     graph_fingerprint = models.CharField(max_length=16, blank=True, default="")

@@ -45,6 +45,7 @@ class Thread(models.Model):
         null=True,
         blank=True,
         related_name="agent_threads",
+        db_index=False,  # `thread_by_user` begins with it
     )
     tenant = models.CharField(max_length=100, blank=True, default="")
     title = models.CharField(max_length=200, blank=True, default="")

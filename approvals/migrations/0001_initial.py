@@ -288,6 +288,14 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="approval",
+            index=models.Index(
+                condition=models.Q(("status", "pending")),
+                fields=["expires_at"],
+                name="pending_approval_by_expiry",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="approval",
             index=models.Index(fields=["-created_at", "-id"], name="approval_by_age"),
         ),
         migrations.AddIndex(

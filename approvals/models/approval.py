@@ -135,6 +135,11 @@ class Approval(models.Model):
             models.Index(
                 fields=["created_at"], condition=Q(status="pending"), name="pending_approval_by_age"
             ),
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(status="pending"),
+                name="pending_approval_by_expiry",
+            ),
             models.Index(fields=["-created_at", "-id"], name="approval_by_age"),
             models.Index(fields=["status", "closed_at"], name="approval_by_end"),
             models.Index(fields=["tool_execution_id"], name="approval_by_call"),
