@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from django.conf import settings
 
+import benchmarks.faults_agents  # noqa: F401 - registers its own
 from agentruntime.graph import (
     END,
     START,

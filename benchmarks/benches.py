@@ -15,7 +15,7 @@ class Bench:
     `method` is the contender's method (and the child's function); `params` its sizes in full,
     `quick` those that differ in a quick run; `processes` how many children share one database;
     `headline` the metric that ratios are formed on, higher being better if `higher`; a `slow` one
-    is left out of a quick run.
+    is left out of a quick run; one that is done `once` has all its trials in the first round.
     """
 
     title: str
@@ -26,6 +26,7 @@ class Bench:
     processes: int = 1
     higher: bool = False
     slow: bool = False
+    once: bool = False
 
     def sizes(self, quick: bool) -> Params:
         """The parameters of a full or a quick run."""
@@ -109,5 +110,13 @@ BENCHES = {
         slow=True,
     ),
     "retail": Bench("the retail tasks, 2 worker processes", "retail", "wrong", slow=True),
+    "faults": Bench(
+        "30 workers killed, 30 told to end, 60 decisions, 30 stops",
+        "faults",
+        "kill_s",
+        {"rounds": 30},
+        slow=True,
+        once=True,
+    ),
     "import": Bench("import", "import", "import_ms"),
 }

@@ -95,6 +95,8 @@ class Driver:
             return self._import(entry)
         if bench.method == "retail":
             return self._retail()
+        if bench.method == "faults":
+            return self._faults(bench.sizes(self.quick)["rounds"])
         database = f"bench_{name}"
         dsn = self.server.create(database, self._template(name))
         if self._redis_url:
@@ -229,10 +231,21 @@ class Driver:
         command = [sys.executable, "-m", "benchmarks.retail", "--data", str(self._data)]
         command += ["--database", self.server.dsn("postgres"), "--workers", "2", "--json"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        lines = done.stdout.splitlines()
-        if not lines or not lines[-1].startswith("{"):
-            raise ChildFailed(done.stderr[-2000:])
-        return json.loads(lines[-1])
+        return last_line(done)
+
+    def _faults(self, rounds: int) -> Json:
+        """Workers that are taken away, decisions and stops, in processes of their own."""
+        command = [sys.executable, "-m", "benchmarks.faults", "--rounds", str(rounds), "--json"]
+        command += ["--database", self.server.dsn("postgres")]
+        return last_line(subprocess.run(command, cwd=ROOT, capture_output=True, text=True))
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> Json:
+    """The JSON that a command printed last."""
+    lines = done.stdout.splitlines()
+    if not lines or not lines[-1].startswith("{"):
+        raise ChildFailed(done.stderr[-2000:])
+    return json.loads(lines[-1])
 
 
 def timed(command: list[str]) -> Json:

@@ -130,5 +130,6 @@ READERS: dict[str, Callable[[Json], Json]] = {
     "cold": of_cold,
     "waiting": of_waiting,
     "retail": dict,
+    "faults": dict,
     "import": of_import,
 }

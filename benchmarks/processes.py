@@ -52,6 +52,10 @@ class SiteProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
+    def terminate(self) -> None:
+        """Tell the main process to end, as a supervisor does: SIGTERM."""
+        self._process.terminate()
+
     def pids(self) -> list[int]:
         """The process and its descendants."""
         found, parents = [self._process.pid], parents_of_all()

@@ -96,6 +96,8 @@ def measure(driver: Driver, names: list[str], benches: list[str], rounds: int) -
     taken: Rounds = {bench: {} for bench in benches}
     for number in range(rounds):
         for bench in benches:
+            if number and BENCHES[bench].once:
+                continue
             order = [name for name in names if takes_part(name, bench)]
             random.shuffle(order)
             for name in order:

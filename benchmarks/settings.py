@@ -1,10 +1,12 @@
 """The site's settings for a measurement: the same, with the benchmarks' graphs and little talk.
 
 Read from the environment besides what the site reads: BENCH_INLINE (a process works off its own
-runs although there is a Redis; the cache stays in Redis), RETAIL_DATA and RETAIL_JOURNAL (paths).
+runs although there is a Redis; the cache stays in Redis), BENCH_QUEUE (a queue apart from those of
+other processes on the same Redis), RETAIL_DATA and RETAIL_JOURNAL (paths).
 """
 
 from config.settings import *  # noqa: F403
+from config.settings import AGENTRUNTIME as SITE_RUNTIME
 from config.settings import INSTALLED_APPS as SITE_APPS
 from config.settings import LOGGING as SITE_LOGGING
 from config.settings import env
@@ -20,5 +22,6 @@ LOGGING = SITE_LOGGING | {
 }
 if env.bool("BENCH_INLINE", default=False):
     REDIS_URL = None
+AGENTRUNTIME = {**SITE_RUNTIME, "QUEUE_NAME": env.str("BENCH_QUEUE", default="agentruntime")}
 RETAIL_DATA = env.str("RETAIL_DATA", default="")
 RETAIL_JOURNAL = env.str("RETAIL_JOURNAL", default="")

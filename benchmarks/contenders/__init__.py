@@ -85,7 +85,7 @@ CONTENDERS = {
         "project",
         "this runtime",
         "project",
-        ALL | {"rest", "waiting", "retail"},
+        ALL | {"rest", "waiting", "faults", "retail"},
         imports=IMPORT_PROJECT,
         distributions=DJANGO,
     ),
