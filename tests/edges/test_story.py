@@ -11,6 +11,7 @@ import pytest
 from websockets.sync.client import connect
 
 from agentruntime.tokens import create_token
+from tests.readme import block
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -72,10 +73,8 @@ def test_the_whole_story_with_two_tokens_and_a_socket(web, worker_process, perso
 
 
 @pytest.mark.parametrize("client", ["client.py", "client.sh"])
-def test_the_published_clients_run(web, worker_process, person, tmp_path, client):
+def test_the_clients_of_the_readme_run(web, worker_process, person, tmp_path, client):
     from django.contrib.auth.models import Permission
-
-    from tests.processes import ROOT
 
     ann, bob = person("ann"), person("bob", is_staff=True)
     bob.user_permissions.add(*Permission.objects.filter(content_type__app_label="approvals"))
@@ -83,9 +82,11 @@ def test_the_published_clients_run(web, worker_process, person, tmp_path, client
     site = web(DEMO_DIR=str(tmp_path))
     if "REDIS_URL" in os.environ:
         worker_process(env={"DEMO_DIR": str(tmp_path)})
+    file = tmp_path / client
+    file.write_text(block(client))
     program = [sys.executable] if client.endswith(".py") else ["sh"]
     found = subprocess.run(
-        [*program, str(ROOT / "examples" / client), site.url(""), *tokens, "Refund order 1042"],
+        [*program, str(file), site.url(""), *tokens, "Refund order 1042"],
         capture_output=True,
         text=True,
         timeout=90,
