@@ -46,6 +46,7 @@ ATTEMPT_SECONDS = 60.0
 MAX_PAYLOAD_BYTES = 16_000
 PARALLEL = 4
 GONE = 410
+UNREADABLE = "The secret cannot be read: SECRET_KEY has changed. Rotate it."
 
 _pool = ThreadPoolExecutor(max_workers=PARALLEL, thread_name_prefix="webhooks")
 _places = threading.Semaphore(PARALLEL)
@@ -112,6 +113,10 @@ def deliver(delivery_id: uuid.UUID) -> bool | None:
     if not delivery.endpoint.is_active:
         delivery.settle(DeliveryStatus.DEAD, "The endpoint is switched off.")
         return False
+    if delivery.endpoint.secret is None:
+        delivery.settle(DeliveryStatus.DEAD, UNREADABLE)
+        return _told(delivery, "not signed")
+    delivery.endpoint.seal_secrets_anew()
     connections.close_all()  # none is held while somebody else's server takes its time
     try:
         status = post(delivery.endpoint.url, *signed(delivery))

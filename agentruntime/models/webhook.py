@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from agentruntime.models.clock import DatabaseTime
+from agentruntime.models.sealed import seal, seal_anew, unseal
 
 
 def new_secret() -> str:
@@ -19,10 +20,16 @@ def new_secret() -> str:
     return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
+def new_sealed_secret() -> str:
+    """Return a fresh signing secret as it is stored."""
+    return seal(new_secret())
+
+
 class WebhookEndpoint(models.Model):
     """An address that is told of events of its owner's threads.
 
-    `kinds` are event types. While `previous_secret` is set, deliveries carry both signatures.
+    `kinds` are event types. Secrets are stored sealed. While there is a previous one, deliveries
+    carry both signatures.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -32,8 +39,8 @@ class WebhookEndpoint(models.Model):
     tenant = models.CharField(max_length=100, blank=True, default="")
     url = models.URLField(max_length=500)
     kinds = models.JSONField(default=list)
-    secret = models.CharField(max_length=100, default=new_secret, editable=False)
-    previous_secret = models.CharField(max_length=100, blank=True, default="", editable=False)
+    sealed_secret = models.CharField(max_length=300, default=new_sealed_secret, editable=False)
+    sealed_previous = models.CharField(max_length=300, blank=True, default="", editable=False)
     is_active = models.BooleanField(default=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -45,9 +52,28 @@ class WebhookEndpoint(models.Model):
 
     def rotate_secret(self) -> str:
         """Sign with a fresh secret from now on, beside the one in use until the next rotation."""
-        self.previous_secret, self.secret = self.secret, new_secret()
-        self.save(update_fields=["secret", "previous_secret"])
-        return self.secret
+        fresh = new_secret()
+        self.sealed_previous, self.sealed_secret = self.sealed_secret, seal(fresh)
+        self.save(update_fields=["sealed_secret", "sealed_previous"])
+        return fresh
+
+    def seal_secrets_anew(self) -> None:
+        """Store the secrets under today's `SECRET_KEY`, where an older one still opens them."""
+        now = {
+            name: seal_anew(getattr(self, name)) for name in ("sealed_secret", "sealed_previous")
+        }
+        before = {name: getattr(self, name) for name in now}
+        if now != before:  # nothing is undone that a rotation has stored meanwhile
+            type(self).objects.filter(pk=self.pk, **before).update(**now)
+
+    @property
+    def secret(self) -> str | None:
+        """The secret in use; None where `SECRET_KEY` is not the one that sealed it."""
+        return unseal(self.sealed_secret)
+
+    @property
+    def previous_secret(self) -> str | None:
+        return unseal(self.sealed_previous)
 
     @property
     def signing_secrets(self) -> list[str]:

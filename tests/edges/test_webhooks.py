@@ -140,6 +140,45 @@ def test_a_secret_is_rotated_with_both_in_use(ann, api, endpoint, receiver, echo
         assert Webhook(secret).verify(body, headers)
 
 
+def stored(endpoint: WebhookEndpoint) -> str:
+    row = WebhookEndpoint.objects.filter(pk=endpoint.pk)
+    return row.values_list("sealed_secret", flat=True).get()
+
+
+def test_secrets_are_stored_sealed_and_follow_the_secret_key(ann, endpoint, settings):
+    text = endpoint.secret
+    endpoint.rotate_secret()
+    everything = str(WebhookEndpoint.objects.values().get())
+    assert text not in everything
+    assert endpoint.secret not in everything
+    assert endpoint.previous_secret == text
+
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "another-" * 8, [settings.SECRET_KEY]
+    before, secret = stored(endpoint), endpoint.secret
+    assert secret is not None, "the older key still opens it"
+    WebhookEndpoint.objects.get().seal_secrets_anew()
+    assert stored(endpoint) != before
+    settings.SECRET_KEY_FALLBACKS = []
+    now = WebhookEndpoint.objects.get()
+    assert (now.secret, now.previous_secret) == (secret, text), "today's key opens it alone"
+    now.seal_secrets_anew()
+    assert stored(endpoint) == now.sealed_secret
+
+
+def test_a_secret_that_no_key_opens_is_a_dead_letter_that_says_so(
+    ann, endpoint, receiver, echo, work, settings
+):
+    work(start_run(graph=echo, input="hi", user=ann).pk)
+    settings.SECRET_KEY = "another-" * 8
+    assert send_all() == [False]
+    dead = WebhookDelivery.objects.get()
+    assert (dead.status, receiver.got) == ("dead", [])
+    assert "Rotate it" in dead.answer
+    WebhookEndpoint.objects.get().rotate_secret()
+    assert dead.send_again()
+    assert send_all() == [True]
+
+
 def test_the_sweep_sends_and_two_do_not_send_twice(ann, endpoint, receiver, echo, work):
     from tests.waiting import wait_until
 
