@@ -82,7 +82,8 @@ class Settings:
     TOKEN_DEFAULT_SCOPES: tuple[str, ...] = ("read", "run")
     """What a token may do that was made without this app, and so without scopes."""
     RATE_LIMITS: Mapping[str, str] = field(default_factory=dict)
-    """Calls per caller and time by scope, laid over those of `throttles`: {"run": "60/min"}."""
+    """Calls per caller and time by scope, laid over those of `throttles`: {"run": "60/min"}.
+    Passwords are counted per address and name (`login`) and per address (`login-address`)."""
     MAX_BODY_BYTES: int = 1_048_576
     """The largest JSON body that is read."""
     SOCKET_POLL_SECONDS: float = 1.5

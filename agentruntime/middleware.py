@@ -17,7 +17,7 @@ from django.http.request import UnreadablePostError
 
 from agentruntime.conf import runtime_settings
 from agentruntime.graph.json_values import NotJson, check_text, read_json
-from agentruntime.throttles import address_of, seconds_to_wait
+from agentruntime.throttles import seconds_until_login
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 Handler = Callable[[HttpRequest], HttpResponse]
@@ -82,10 +82,10 @@ def _tries_a_password(request: HttpRequest) -> bool:
 
 
 class LoginGate:
-    """Middleware: counts each try of a password by address and by name, whatever page takes it.
+    """Middleware: counts each try of a password, whatever page takes it.
 
-    A try is a POST with the fields `username` and `password`; both counts are in the database, so
-    parallel tries cannot slip by, and without a database nobody logs in.
+    A try is a POST with a field `password`; its counts are in the database, so parallel tries
+    cannot slip by, and without a database nobody logs in.
     """
 
     def __init__(self, get_response: Handler) -> None:
@@ -93,10 +93,7 @@ class LoginGate:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if _tries_a_password(request):
-            name = str(request.POST.get("username", "")).strip().lower()
-            wait = seconds_to_wait("login", f"address {address_of(request)}")
-            if name and not wait:
-                wait = seconds_to_wait("login", f"name {name[:100]}")
+            wait = seconds_until_login(request, str(request.POST.get("username", "")))
             if wait:
                 response = refusal(429, "throttled", f"Too many tries; wait {wait} seconds.")
                 response["Retry-After"] = str(wait)

@@ -17,6 +17,7 @@ from agentruntime.models import RateWindow
 
 DEFAULT_LIMITS = {
     "login": "10/min",
+    "login-address": "60/min",
     "token": "10/min",
     "run": "3000/min",
     "decide": "600/min",
@@ -51,6 +52,17 @@ def seconds_to_wait(scope: str, caller: str) -> int:
 def address_of(request: Any) -> str:
     """Return the caller's address as the server saw it; a header could be anybody's."""
     return str(request.META.get("REMOTE_ADDR") or "unknown")
+
+
+def seconds_until_login(request: Any, name: str) -> int:
+    """Count a try of a password; return 0 where it may be looked at, else the seconds to wait.
+
+    Counted per address, and per address and name (`login`). Not per name alone: whoever knows a
+    name could keep its owner out.
+    """
+    address = address_of(request)
+    wait = seconds_to_wait("login-address", address)
+    return wait or seconds_to_wait("login", f"{address} {name.strip().lower()[:100]}")
 
 
 class ScopedRate(BaseThrottle):

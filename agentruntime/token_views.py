@@ -18,7 +18,7 @@ from agentruntime.api_docs import ERRORS
 from agentruntime.conf import runtime_settings
 from agentruntime.models import TokenGrant
 from agentruntime.serializers import Choice, Command, Text
-from agentruntime.throttles import address_of, seconds_to_wait
+from agentruntime.throttles import seconds_until_login
 from agentruntime.tokens import SCOPES, ScopedTokenAuthentication, create_token, live_tokens
 
 ID_CHARACTERS = 32
@@ -28,9 +28,7 @@ class CountedBasicAuthentication(BasicAuthentication):
     """Name and password; each try is counted before the password is looked at."""
 
     def authenticate_credentials(self, userid: str, password: str, request: Any = None) -> Any:
-        name = userid.strip().lower()[:100]
-        wait = seconds_to_wait("login", f"address {address_of(request)}")
-        if wait := wait or seconds_to_wait("login", f"name {name}"):
+        if wait := seconds_until_login(request, userid):
             raise Throttled(wait)
         if "\x00" in userid + password:
             userid = password = ""

@@ -42,6 +42,28 @@ def test_passwords_are_tried_five_times_an_hour(runtime, ann, client, path):
     assert int(refused["Retry-After"]) > 0
 
 
+def try_to_log_in(name: str, address: str, password: str = "pass-word-1") -> int:
+    from django.test import Client
+
+    tried = {"username": name, "password": password}
+    return Client(REMOTE_ADDR=address).post("/accounts/login/", tried).status_code
+
+
+def test_nobody_keeps_another_person_out_by_trying_their_name(runtime, ann):
+    runtime(RATE_LIMITS={"login": "3/h"})
+    tries = [try_to_log_in("ann", "203.0.113.9", "wrong") for _ in range(5)]
+    assert tries == [200, 200, 200, 429, 429]
+    assert try_to_log_in(" ANN ", "203.0.113.9") == 429, "the same name, written otherwise"
+    assert try_to_log_in("ann", "198.51.100.4") == 302
+
+
+def test_one_address_does_not_try_name_after_name(runtime, ann):
+    runtime(RATE_LIMITS={"login-address": "4/h"})
+    tries = [try_to_log_in(f"name-{number}", "203.0.113.9") for number in range(6)]
+    assert tries == [200, 200, 200, 200, 429, 429]
+    assert try_to_log_in("ann", "198.51.100.4") == 302
+
+
 def test_the_right_password_over_basic_is_counted_too(runtime, ann, api):
     runtime(RATE_LIMITS={"login": "5/h"})
     pair = base64.b64encode(b"ann:pass-word-1").decode()
