@@ -27,11 +27,11 @@ class Newest(CursorPagination):
         return min(int(text), self.max_page_size)
 
     def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> Any:
-        """Return one page. A cursor that somebody made up is not found, whatever it says."""
+        """Return one page. Raises `ValidationError` for a cursor that somebody made up."""
         try:
             return super().paginate_queryset(queryset, request, view)
-        except (ValidationError, ValueError, OverflowError, DataError):
-            raise NotFound(self.invalid_cursor_message) from None
+        except (NotFound, ValidationError, ValueError, OverflowError, DataError):
+            raise BadRequest({"cursor": ["This is no cursor of this list."]}) from None
 
 
 class ByOrdinal(Newest):
