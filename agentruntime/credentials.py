@@ -92,32 +92,43 @@ def _session_holds(key: str, user: Any) -> bool:
     )
 
 
-def refusal(credential: Credential | None, thread_id: uuid.UUID) -> int | None:
-    """Return the close code for a caller who may not watch this thread now, or None."""
+def refusal(
+    credential: Credential | None, thread_id: uuid.UUID, run_id: uuid.UUID | None = None
+) -> int | None:
+    """Return the close code for a caller who may not watch this thread, or this run, now."""
     user = user_of(credential) if credential is not None else None
     if user is None:
         return NOT_AUTHENTICATED
-    return None if may_watch(user, thread_id) else NOT_FOUND
+    return None if may_watch(user, thread_id, run_id) else NOT_FOUND
 
 
-def may_watch(user: Any, thread_id: uuid.UUID) -> bool:
-    """Say whether `Thread.objects.visible_to(user)` has this thread, in one query for its owner."""
+def may_watch(user: Any, thread_id: uuid.UUID, run_id: uuid.UUID | None = None) -> bool:
+    """Say whether `Thread.objects.visible_to(user)` has this thread, in one query for its owner.
+
+    A run may also be watched by whom the admin shows it.
+    """
     place = Thread.objects.filter(pk=thread_id).values_list("user_id", "tenant").first()
     if place is None or place[1] != tenant_of(user):
         return False
-    return place[0] == user.pk or user.has_perm("agentruntime.view_thread")
+    if place[0] == user.pk or user.has_perm("agentruntime.view_thread"):
+        return True
+    in_admin = user.is_staff and user.has_perm("agentruntime.view_run")
+    return run_id is not None and bool(in_admin)
 
 
-_recent: dict[tuple[Credential, uuid.UUID], tuple[float, int | None]] = {}
+Look = tuple[Credential, uuid.UUID, uuid.UUID | None]
+_recent: dict[Look, tuple[float, int | None]] = {}
 
 
-def refusal_again(credential: Credential, thread_id: uuid.UUID) -> int | None:
+def refusal_again(
+    credential: Credential, thread_id: uuid.UUID, run_id: uuid.UUID | None = None
+) -> int | None:
     """Return what `refusal` does; a look of the last second serves all sockets of a user."""
     now = time.monotonic()
-    place = (credential, thread_id)
+    place = (credential, thread_id, run_id)
     if place in _recent and now - _recent[place][0] < SAME_LOOK_SECONDS:
         return _recent[place][1]
-    code = refusal(credential, thread_id)
+    code = refusal(credential, thread_id, run_id)
     if len(_recent) > MAX_RECENT:
         _recent.clear()
     _recent[place] = (now, code)

@@ -174,6 +174,13 @@ def _forget_after_fork() -> None:
 os.register_at_fork(after_in_child=_forget_after_fork)
 
 
+def hint(topic: uuid.UUID) -> None:
+    """Tell whoever listens to a topic (an id that an app has made up) that there is something to
+    read. Merged while the publisher is busy; it may be lost.
+    """
+    _publisher.tell(topic)
+
+
 def on_committed(*, thread_id: Any, seq: int, **_: Any) -> None:
     """Tell that events up to `seq` are stored."""
     _publisher.tell(_as_uuid(thread_id), seq=seq)

@@ -19,7 +19,8 @@ from django.db import close_old_connections
 
 from agentruntime.conf import runtime_settings
 from agentruntime.credentials import Credential, refusal_again
-from agentruntime.feeds import find_place, hub, in_pool
+from agentruntime.feeds import find_place, in_pool
+from agentruntime.hub import hub
 from agentruntime.stored_events import Row, read_rows
 
 KEEP_ALIVE_SECONDS = 15.0

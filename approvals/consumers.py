@@ -1,156 +1,94 @@
-"""`/ws/approvals/`: what happens to the approvals that a person may see, as it happens.
+"""`/ws/approvals/`: what happens to the approvals that a person may see, as it happens; read-only.
 
-Read-only. One reader per event loop looks at the stored events for all its sockets; each socket
-is given those about approvals that its person may see at that moment.
+`?after=MOMENT` (the `at` of the last event that was seen) brings first what was stored since. An
+event of the same instant may then come again: `thread` and `seq` name it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import time
-from collections import OrderedDict
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from urllib.parse import parse_qs
 
-from channels.db import database_sync_to_async
-from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
-from agentruntime.credentials import REASONS, Credential, credential_of_session, user_of
+from agentruntime.credentials import NOT_ALLOWED, NOT_AUTHENTICATED, user_of
+from agentruntime.feeds import in_pool
 from agentruntime.models import Event
+from agentruntime.sockets import WatchingSocket
 from agentruntime.stored_events import event_body
+from approvals.live import events_since, reader
 from approvals.models import Approval
 from approvals.permissions import rights_of, visible_to
 from approvals.queue import may_open_queue
 
-NOT_AUTHENTICATED = 4401
-NOT_ALLOWED = 4403
-TOO_MUCH = 1009
-POLL_SECONDS = 1.0
-LATE_SECONDS = 60
-CHECK_SECONDS = 20.0
-MAX_KNOWN = 5_000
-MAX_WAITING = 500
-MAX_MESSAGE_CHARACTERS = 4_096
-TYPES = ("approval.requested", "approval.decided", "approval.expired")
-
-in_thread = database_sync_to_async
+BAD_REQUEST = 4400
+OVERLAP_SECONDS = 5
+"""Events get their time before their commit: so much is read again before the moment named."""
+MAX_DAYS = 7
 
 
-class Reader:
-    """Reads new events about approvals once a second, while anybody listens."""
-
-    def __init__(self) -> None:
-        self.queues: set[asyncio.Queue[Event]] = set()
-        # Numbers are given before commits, so a later number may be seen earlier: a window of time
-        # is read again and what was told already is left out.
-        self.known: OrderedDict[int, None] = OrderedDict()
-        self.task: asyncio.Task[None] | None = None
-
-    async def join(self) -> asyncio.Queue[Event]:
-        queue: asyncio.Queue[Event] = asyncio.Queue(MAX_WAITING)
-        if self.task is None or self.task.done():
-            for event in await in_thread(_recent)():
-                self.known[event.pk] = None
-            self.task = asyncio.create_task(self._work())
-        self.queues.add(queue)
-        return queue
-
-    def leave(self, queue: asyncio.Queue[Event]) -> None:
-        self.queues.discard(queue)
-        if not self.queues and self.task is not None:
-            self.task.cancel()
-            self.task = None
-
-    async def _work(self) -> None:
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            with contextlib.suppress(Exception):  # the database is away: the next look finds it all
-                for event in await in_thread(_recent)():
-                    self._tell(event)
-
-    def _tell(self, event: Event) -> None:
-        if event.pk in self.known:
-            return
-        self.known[event.pk] = None
-        while len(self.known) > MAX_KNOWN:
-            self.known.popitem(last=False)
-        for queue in self.queues:
-            if queue.full():  # a slow one misses news; its page asks for the whole anyway
-                queue.get_nowait()
-            queue.put_nowait(event)
-
-
-def _recent() -> list[Event]:
-    since = timezone.now() - timedelta(seconds=LATE_SECONDS)
-    return list(Event.objects.filter(at__gte=since, type__in=TYPES).order_by("id")[:MAX_KNOWN])
-
-
-_readers: dict[int, Reader] = {}
-
-
-def reader_of_this_loop() -> Reader:
-    loop = id(asyncio.get_running_loop())
-    return _readers.setdefault(loop, Reader())
-
-
-class ApprovalEvents(AsyncWebsocketConsumer):
+class ApprovalEvents(WatchingSocket):
     """One socket of one person who may open the queue."""
 
-    channel_layer_alias = "approvals-needs-none"
+    async def prepare(self) -> int | None:
+        query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
+        self.after: datetime | None = None
+        if "after" in query:
+            self.after = read_moment(query["after"][-1])
+            if self.after is None:
+                return BAD_REQUEST
+        code: int | None = await in_pool(self.refused_now)
+        return code
 
-    async def connect(self) -> None:
-        self.task: asyncio.Task[None] | None = None
-        self.queue: asyncio.Queue[Event] | None = None
-        # A close code reaches a browser only on a socket that was accepted.
-        await self.accept(self.scope.get("subprotocol"))
-        self.credential = self.scope.get("credential") or credential_of_session(
-            self.scope.get("session")
-        )
-        if code := await in_thread(_refusal)(self.credential):
-            await self.close(code)
-            return
-        self.queue = await reader_of_this_loop().join()
-        self.task = asyncio.create_task(self._work(self.queue))
+    def refused_now(self) -> int | None:
+        user = user_of(self.credential)
+        if user is None:
+            return NOT_AUTHENTICATED
+        return None if may_open_queue(rights_of(user)) else NOT_ALLOWED
 
-    async def close(self, code: int | None = None, reason: str | None = None) -> None:
-        await super().close(code, reason or REASONS.get(code or 0))
+    async def watch(self) -> None:
+        queue = await reader().join()
+        try:
+            told: set[int] = set()
+            if self.after is not None:
+                before = await in_pool(events_since, self.after)
+                told = {event.pk for event in before}
+                await self._tell(before)
+            while True:
+                event = await queue.get()
+                if event.pk not in told:
+                    await self._tell([event])
+        finally:
+            reader().leave(queue)
 
-    async def disconnect(self, code: int) -> None:
-        if self.queue is not None:
-            reader_of_this_loop().leave(self.queue)
-        if self.task is not None:
-            self.task.cancel()
+    async def _tell(self, events: Sequence[Event]) -> None:
+        for event in await in_pool(self._visible, events):
+            if not await self.send_text(json.dumps(event_body(event))):
+                await asyncio.Event().wait()  # it is being closed: say nothing more
 
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Nothing is asked over the socket, and nothing can be decided."""
-        if len(text_data or bytes_data or "") > MAX_MESSAGE_CHARACTERS:
-            await self.close(TOO_MUCH)
-
-    async def _work(self, queue: asyncio.Queue[Event]) -> None:
-        checked = time.monotonic()
-        while True:
-            event = None
-            with contextlib.suppress(TimeoutError):
-                event = await asyncio.wait_for(queue.get(), CHECK_SECONDS)
-            if event is None or time.monotonic() - checked > CHECK_SECONDS:
-                checked = time.monotonic()
-                if code := await in_thread(_refusal)(self.credential):
-                    await self.close(code)
-                    return
-            if event is not None and await in_thread(_may_see)(self.credential, event):
-                await self.send(json.dumps(event_body(event)))
-
-
-def _refusal(credential: Credential | None) -> int | None:
-    user = user_of(credential) if credential is not None else None
-    if user is None:
-        return NOT_AUTHENTICATED
-    return None if may_open_queue(rights_of(user)) else NOT_ALLOWED
+    def _visible(self, events: Sequence[Event]) -> list[Event]:
+        """Return those that are about approvals which the person may see at this moment."""
+        rights = rights_of(self.credential.user_id)
+        wanted = {event.data.get("approval") for event in events}
+        seen = Approval.objects.filter(visible_to(rights, own=False), pk__in=wanted)
+        ids = {str(one) for one in seen.values_list("pk", flat=True)}
+        return [event for event in events if event.data.get("approval") in ids]
 
 
-def _may_see(credential: Credential, event: Event) -> bool:
-    rights = rights_of(credential.user_id)
-    seen = Approval.objects.filter(visible_to(rights, own=False), pk=event.data.get("approval"))
-    return bool(seen.exists())
+def read_moment(text: str) -> datetime | None:
+    """Return since when events are wanted, with some overlap; None for what is no such moment."""
+    try:
+        found = parse_datetime(text.replace(" ", "+"))  # a plus that was not escaped
+    except ValueError:
+        return None
+    if found is None or found.tzinfo is None:
+        return None
+    oldest = timezone.now() - timedelta(days=MAX_DAYS)
+    try:
+        return max(found - timedelta(seconds=OVERLAP_SECONDS), oldest)
+    except OverflowError:
+        return oldest

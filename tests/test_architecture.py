@@ -33,6 +33,7 @@ ROWS: list[set[str]] = [
         "approvals.export",
         "approvals.filters",
         "approvals.forms",
+        "approvals.invariants",
         "approvals.live",
         "approvals.parsers",
         "approvals.receivers",
@@ -74,8 +75,14 @@ ROWS: list[set[str]] = [
         "agentruntime.views",
         "agentruntime.webhook_views",
     },
-    {"agentruntime.event_views", "agentruntime.middleware", "agentruntime.socket_gate"},
+    {
+        "agentruntime.event_views",
+        "agentruntime.middleware",
+        "agentruntime.socket_gate",
+        "agentruntime.sockets",
+    },
     {"agentruntime.api_docs", "agentruntime.streams"},
+    {"agentruntime.hub"},
     {
         "agentruntime.exceptions_http",
         "agentruntime.feeds",
@@ -105,6 +112,7 @@ ROWS: list[set[str]] = [
         "agentruntime.bound",
         "agentruntime.conf",
         "agentruntime.crash",
+        "agentruntime.event_loops",
         "agentruntime.schemas",
         "agentruntime.signals",
     },
@@ -129,13 +137,19 @@ ONLY: dict[str, set[str]] = {
 # What is stored speaks of values, never of how a graph is put together.
 OF_THE_GRAPH_MODELS_IMPORT = {"agentruntime.graph.messages", "agentruntime.graph.json_values"}
 OF_AGENTRUNTIME_APPROVALS_IMPORT = {
+    "agentruntime.sockets",  # what bounds a socket, and how it ends
+    "agentruntime.hub",  # hints reach all processes in one way
+    "agentruntime.feeds",  # the few threads in which sockets read
+    "agentruntime.events",
     "agentruntime.credentials",  # who stands behind a websocket is looked up in one place
     "agentruntime.pagination",  # what a made-up cursor is answered with, too
     "agentruntime.outbound",  # the guard of calls to foreign addresses is not written twice
     "agentruntime.stored_events",  # an event looks the same on every socket
+    "agentruntime.crash",  # the point between sending and marking is named with the others
     "agentruntime.conf",  # which fields are secret, and what a token may do, is said once
     "agentruntime.exceptions",
     "agentruntime.graph",
+    "agentruntime.invariants",  # what must be true of approvals is asked with the rest
     "agentruntime.lifecycle",
     "agentruntime.models",
     "agentruntime.signals",
@@ -158,6 +172,7 @@ OPTIONAL = {
     "opentelemetry",
     "pydantic_ai",
     "psycopg",
+    "referencing",
 }
 # Functions that Django calls at its own time.
 LATE = {"ready"}
