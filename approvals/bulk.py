@@ -9,9 +9,10 @@ from typing import Any
 
 from approvals.conf import approval_settings
 from approvals.decide import decide
-from approvals.exceptions import ApprovalError
+from approvals.exceptions import ApprovalError, ApprovalNotFound
+from approvals.history import note_refused
 from approvals.models import Approval, Door, Verdict
-from approvals.permissions import Rights, amount_of, why_not
+from approvals.permissions import Rights, amount_of, visible_to, why_not
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,14 @@ def objection(approval: Approval, rights: Rights | None, verdict: str) -> str:
     """Return why this one cannot be decided among others, or ""."""
     if not approval.is_pending:
         return f"It is {approval.told.lower()} already."
-    amount = amount_of(approval)
-    if why := why_not(rights, approval, amount):
+    if why := why_not(rights, approval, amount_of(approval)):
         return f"You may not: {why}"
-    if verdict == Verdict.DECLINE:
-        return ""
+    return too_large(approval) if verdict == Verdict.APPROVE else ""
+
+
+def too_large(approval: Approval) -> str:
+    """Return why this one is never approved among others, or ""."""
+    amount = amount_of(approval)
     if amount is None:
         named = approval.rule.get("amount_argument")
         return "Its amount is not known: open it." if named else ""
@@ -45,12 +49,14 @@ def decide_some(
     """Decide pairs of (approval id, digest that was shown), one after the other."""
     results = []
     for approval_id, digest in items:
-        approval = Approval.objects.filter(pk=approval_id).first()
+        approval = Approval.objects.filter(visible_to(rights), pk=approval_id).first()
         if approval is None:
+            note_refused(approval_id, user, Door.BULK, ApprovalNotFound(approval=approval_id))
             results.append(Result(approval_id, False, "It is gone."))
             continue
-        limited = verdict == Verdict.APPROVE and approval.is_pending
-        if limited and (why := objection(approval, rights, verdict)):
+        # Who may not decide at all is refused, and noted, by the door.
+        limited = verdict == Verdict.APPROVE and not why_not(rights, approval, amount_of(approval))
+        if limited and approval.is_pending and (why := too_large(approval)):
             results.append(Result(approval_id, False, why))
             continue
         results.append(_decide_one(approval_id, digest, user, verdict, reason))

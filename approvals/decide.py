@@ -6,7 +6,6 @@ transaction. Locks are taken as everywhere: Run, Thread, Interrupt, Approval, an
 
 from __future__ import annotations
 
-import logging
 import math
 import uuid
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from approvals.exceptions import (
     NotAllowed,
     UnknownVerdict,
 )
-from approvals.history import note
+from approvals.history import note, note_refused
 from approvals.masking import mask
 from approvals.models import Approval, Decision, Door, Outcome, Status, Verdict
 from approvals.permissions import (
@@ -44,8 +43,6 @@ from approvals.permissions import (
 from approvals.record import append_decision
 from approvals.snapshots import rights_then, rule_then, seen_then
 from approvals.standing import agreed_so_far, check_open, lock_approval
-
-logger = logging.getLogger("approvals")
 
 MAX_REASON = 2000
 # Doors behind which a page or a document was read; the others act on what is stored now.
@@ -99,11 +96,7 @@ def decide(
     try:
         return durably(lambda: _decide(answer))
     except ApprovalError as refused:
-        if answer.door != Door.SHELL:  # which says it itself, where the log may be written too
-            logger.warning(
-                "Decision refused: %s (approval %s, user %s, door %s)",
-                refused.code, answer.approval_id, answer.user_id, answer.door,
-            )  # fmt: skip
+        note_refused(answer.approval_id, user, answer.door, refused)
         raise
 
 

@@ -24,6 +24,14 @@ class NotAllowed(ApprovalError):
     status = 403
 
 
+class NotLetIn(ApprovalError):
+    """Who tries to decide is nobody whom this door lets in: no login, no staff, no scope."""
+
+    code = "APPROVAL_FORBIDDEN_002"
+    sentence = "{user} was not let in: {reason}"
+    status = 403
+
+
 class UnknownVerdict(ApprovalError):
     code = "APPROVAL_VERDICT_001"
     sentence = "A verdict is approve or decline, not {verdict!r}."

@@ -6,10 +6,16 @@ import uuid
 from typing import Any
 
 from django.db.models import QuerySet
+from django.http import Http404
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, viewsets
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import (
+    AuthenticationFailed,
+    NotAuthenticated,
+    PermissionDenied,
+    ValidationError,
+)
 from rest_framework.permissions import SAFE_METHODS, BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,8 +24,9 @@ from agentruntime.conf import runtime_settings
 from agentruntime.pagination import Newest
 from approvals.claims import claim, release
 from approvals.decide import decide
-from approvals.exceptions import AlreadyDecided, ApprovalError
+from approvals.exceptions import AlreadyDecided, ApprovalError, ApprovalNotFound, NotLetIn
 from approvals.filters import ApprovalFilter
+from approvals.history import note_refused
 from approvals.models import Approval, Door, Verdict
 from approvals.parsers import StrictJSONParser
 from approvals.permissions import rights_of, visible_to
@@ -79,12 +86,23 @@ class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets
 
     def handle_exception(self, exc: Exception) -> Response:
         if not isinstance(exc, ApprovalError):
+            self._note_refused(exc)
             return super().handle_exception(exc)
         facts = {name: str(value)[:500] for name, value in exc.facts.items() if name != "decision"}
         body: dict[str, Any] = {"code": exc.code, "detail": str(exc), "facts": facts}
         if isinstance(exc, AlreadyDecided):
             body["decision"] = exc.facts.get("decision")
         return Response(body, status=type(exc).status)
+
+    def _note_refused(self, exc: Exception) -> None:
+        """Note a try to decide that got no further than the door; `decide()` notes all others."""
+        if self.action not in ("approve", "decline"):
+            return
+        user, pk = self.request.user, self.kwargs["pk"]
+        if isinstance(exc, Http404):
+            note_refused(pk, user, Door.REST, ApprovalNotFound(approval=pk))
+        elif isinstance(exc, NotAuthenticated | AuthenticationFailed | PermissionDenied):
+            note_refused(pk, user, Door.REST, NotLetIn(user=str(user), reason=str(exc)))
 
     @extend_schema(request=DecideSerializer, responses={200: DecidedSerializer, **REFUSALS})
     @action(detail=True, methods=["post"])

@@ -14,7 +14,9 @@ from django.utils.translation import gettext as _
 
 from approvals.bulk import decide_some, objection
 from approvals.conf import approval_settings
-from approvals.models import Approval, Verdict
+from approvals.exceptions import ApprovalNotFound
+from approvals.history import note_refused
+from approvals.models import Approval, Door, Verdict
 from approvals.permissions import rights_of
 from approvals.queue import may_open_queue
 
@@ -58,6 +60,9 @@ def step(admin: Any, request: HttpRequest) -> HttpResponse:
         return HttpResponseNotAllowed(["POST"])
     rights = rights_of(request.user)
     if not may_open_queue(rights):
+        for approval_id in named(request):
+            told = ApprovalNotFound(approval=approval_id)
+            note_refused(approval_id, request.user, Door.BULK, told)
         raise PermissionDenied
     verdict = request.POST.get("verdict", "")
     if verdict not in Verdict.values:
@@ -66,7 +71,7 @@ def step(admin: Any, request: HttpRequest) -> HttpResponse:
     reason = request.POST.get("reason", "")
     count = approval_settings().BULK_STEP
     results = decide_some(items[:count], rights, request.user, verdict, reason)
-    titles = Approval.objects.in_bulk([one.approval_id for one in results])
+    titles = admin.get_queryset(request).in_bulk([one.approval_id for one in results])
     done, failed = _number(request, "done"), _number(request, "failed")
     context = {
         **admin.admin_site.each_context(request),
@@ -83,6 +88,15 @@ def step(admin: Any, request: HttpRequest) -> HttpResponse:
         "failed": failed + sum(1 for one in results if not one.done),
     }
     return TemplateResponse(request, "admin/approvals/approval/bulk_results.html", context)
+
+
+def named(request: HttpRequest) -> list[str]:
+    """Return the ids of those that the next step of a list would decide, if it can be read."""
+    try:
+        items = _unpacked(request.POST.get("items", ""))
+    except SuspiciousOperation:
+        return []
+    return [approval_id for approval_id, _digest in items[: approval_settings().BULK_STEP]]
 
 
 def _unpacked(text: str) -> list[list[str]]:

@@ -17,8 +17,15 @@ from django.utils.translation import gettext as _
 from agentruntime.models import DatabaseTime
 from approvals.claims import claim, holds, release
 from approvals.decide import decide
-from approvals.exceptions import ApprovalError, InvalidEdit, InvalidReason, NotAllowed
+from approvals.exceptions import (
+    ApprovalError,
+    ApprovalNotFound,
+    InvalidEdit,
+    InvalidReason,
+    NotAllowed,
+)
 from approvals.forms import DecisionForm, seconds_since_shown, shown_token
+from approvals.history import note_refused
 from approvals.models import Approval, Door
 from approvals.permissions import rights_of
 from approvals.queue import may_open_queue, next_for, pulse
@@ -92,7 +99,11 @@ def take_decision(admin: Any, request: HttpRequest, pk: uuid.UUID) -> HttpRespon
     """Decide what the form says, and show the page again, with what became of it."""
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
-    approval = visible_or_404(admin, request, pk)
+    try:
+        approval = visible_or_404(admin, request, pk)
+    except (Http404, PermissionDenied):
+        note_refused(pk, request.user, Door.ADMIN, ApprovalNotFound(approval=pk))
+        raise
     form = DecisionForm(approval, request.POST)
     if not form.is_valid():
         return show(admin, request, pk, form, status=400)

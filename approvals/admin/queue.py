@@ -21,8 +21,10 @@ from approvals.admin.filters import (
     QueueFilter,
     StatusFilter,
 )
+from approvals.exceptions import NotLetIn
 from approvals.figures import in_words
-from approvals.models import Approval
+from approvals.history import note_refused
+from approvals.models import Approval, Door
 from approvals.permissions import Rights, rights_of
 from approvals.queue import may_open_queue, pulse, queue_for
 
@@ -117,13 +119,31 @@ class ApprovalAdmin(admin.ModelAdmin):
         def page(view: Any) -> Any:
             return self.admin_site.admin_view(lambda request, **kw: view(self, request, **kw))
 
+        def door(view: Any, kind: str) -> Any:
+            """A page that decides: who is not even let into the admin is noted."""
+            inside = page(view)
+
+            def guarded(request: HttpRequest, **kw: Any) -> HttpResponse:
+                if request.method == "POST" and not self.admin_site.has_permission(request):
+                    told = NotLetIn(user=str(request.user), reason="no active member of staff.")
+                    for approval_id in [kw["pk"]] if "pk" in kw else bulk.named(request):
+                        note_refused(approval_id, request.user, kind, told)
+                answer: HttpResponse = inside(request, **kw)
+                return answer
+
+            return guarded
+
         name = "approvals_approval"
         return [
             path("pulse/", page(pages.queue_pulse), name=f"{name}_pulse"),
             path("next/", page(pages.open_next), name=f"{name}_next"),
             path("dashboard/", page(dashboard.show), name=f"{name}_dashboard"),
-            path("bulk/", page(bulk.step), name=f"{name}_bulk"),
-            path("<uuid:pk>/decide/", page(pages.take_decision), name=f"{name}_decide"),
+            path("bulk/", door(bulk.step, Door.BULK), name=f"{name}_bulk"),
+            path(
+                "<uuid:pk>/decide/",
+                door(pages.take_decision, Door.ADMIN),
+                name=f"{name}_decide",
+            ),
             path("<uuid:pk>/claim/", page(pages.take_claim), name=f"{name}_claim"),
             path("<uuid:pk>/release/", page(pages.give_back), name=f"{name}_release"),
             path("<uuid:pk>/pulse/", page(pages.approval_pulse), name=f"{name}_one_pulse"),

@@ -1,8 +1,10 @@
 """Every door, and every person who must not get through it: nothing decided, the try logged."""
 
+import json
 import logging
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.core.management import CommandError, call_command
 from django.test import Client
 from rest_framework.test import APIClient
@@ -48,8 +50,6 @@ def through_page(approval, user):
 
 
 def through_bulk(approval, user):
-    import json
-
     client = Client()
     if user:
         client.force_login(user)
@@ -144,8 +144,55 @@ def test_nobody_wrong_gets_through_any_door(
     assert (approval.status, shop.refunds) == ("pending", [])
     assert Interrupt.objects.get(pk=approval.interrupt_id).status == "open"
     assert not Decision.objects.exists()
-    if door is through_python:
+    if door is not through_shell:  # which says it on the screen
         assert "Decision refused" in caplog.text
+    is_page = door in (through_page, through_bulk)
+    known = user is not None and (user.is_active or not is_page)  # a page knows no inactive one
+    assert noted(approval) == known
+
+
+def noted(approval):
+    """Whether the history of the approval, which the admin shows, tells of a refused try."""
+    lines = LogEntry.objects.filter(
+        object_id=str(approval.pk), change_message__startswith="Refused"
+    )
+    return lines.exists()
+
+
+def test_the_same_refused_try_is_noted_once_and_shown_in_the_admin(ask, bob, person, client):
+    approval = ask()
+    wrong = person("wrong")
+    for _ in range(5):
+        through_python(approval, wrong)
+        through_rest(approval, wrong)
+    lines = LogEntry.objects.filter(user=wrong).values_list("change_message", flat=True)
+    assert sorted(line.split(":")[0] for line in lines) == ["Refused (Python)", "Refused (REST)"]
+    client.force_login(bob)
+    page = client.get(f"/admin/approvals/approval/{approval.pk}/history/").content.decode()
+    assert "Refused (Python): wrong may not decide this" in page
+
+
+def test_bulk_tells_nothing_of_what_is_not_visible(ask, bob, person, settings):
+    approval = ask(order_id="of-red")
+    wrong = of_another_tenant(person, settings)
+    client = Client()
+    client.force_login(wrong)
+    answers = []
+    for ident in (approval.pk, "00000000-0000-4000-8000-000000000000"):
+        body = {"items": json.dumps([[str(ident), approval.digest]]), "verdict": "approve"}
+        page = client.post("/admin/approvals/approval/bulk/", body).content.decode()
+        assert "of-red" not in page
+        told = [one.strip() for one in page.splitlines() if "It is gone" in one]
+        answers.append([one.replace(str(ident), "ID") for one in told])
+    assert answers[0] == answers[1] != []
+    assert noted(approval)
+
+
+def test_a_lost_race_is_no_refused_try(ask, bob, person):
+    approval = ask()
+    decide(approval_id=approval.pk, verdict="approve", user=bob)
+    assert through_python(approval, person("late", RIGHT)) == 409
+    assert not noted(approval)
 
 
 def _sent_to_login(user):
