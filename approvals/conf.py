@@ -35,6 +35,9 @@ class Settings:
     """How many approvals of a bulk action are decided per request."""
     FATIGUE_SECONDS: float = 3.0
     """A decision taken faster than this after the page was shown is counted as unread."""
+    REMINDERS: int = 3
+    """How often people are reminded of one that waits, `remind_after` of its rule apart; at least
+    once."""
     SITE_URL: str = ""
     """Where the admin is reached from outside, for links in notices: https://agents.example.com"""
     MAIL: bool = False

@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 from django.db import connections
@@ -19,6 +20,7 @@ from django.dispatch import receiver
 from agentruntime.models import DatabaseTime
 from agentruntime.models.transactions import durably
 from agentruntime.signals import noticed, swept
+from approvals.conf import approval_settings
 from approvals.models import Approval, Notice, NoticeStatus, Status
 from approvals.notifications import plan_round, send_due
 
@@ -86,9 +88,20 @@ def _plan(approval_id: uuid.UUID) -> None:
         moment = getattr(approval, name)
         if moment is None or moment > approval.now:
             continue
-        changes: dict[str, Any] = {name: None}
+        changes: dict[str, Any] = {name: _reminder_after(approval) if why == "reminder" else None}
         if why == "escalated" and approval.rule.get("escalate_to"):
             changes["escalated_to"] = str(approval.rule["escalate_to"])[:150]
         approval.save_fields(**changes)
         plan_round(approval, why)
         approval.save_fields(rounds=approval.rounds + 1)
+
+
+def _reminder_after(approval: Approval) -> Any:
+    """Return when people are reminded again, after the reminder that is due now; None for never."""
+    seconds = approval.rule.get("remind_after")
+    escalated = bool(approval.rule.get("escalate_after")) and approval.escalate_at is None
+    # The other rounds are the first notice and the escalation.
+    reminders = approval.rounds - (approval.notify_at is None) - escalated
+    if not seconds or reminders + 1 >= approval_settings().REMINDERS:
+        return None
+    return approval.now + timedelta(seconds=float(seconds))

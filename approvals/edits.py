@@ -58,6 +58,7 @@ def read_edit(arguments: Any, approval: Approval, interrupt: Interrupt) -> Edit 
 def apply_edit(approval: Approval, edit: Edit, rights: Rights) -> None:
     rule = dict(approval.rule)
     name = rule.get("amount_argument")
+    rule.pop("edited_amount", None)  # an edit may bring the first amount back
     if name in edit.changed:
         rule["edited_amount"] = str(edit.arguments[name])
     changes: dict[str, Any] = {
@@ -67,7 +68,7 @@ def apply_edit(approval: Approval, edit: Edit, rights: Rights) -> None:
         "rule": rule,
         "editor_id": rights.user_id,
     }
-    amount = read_amount(rule.get("edited_amount"))
+    amount = read_amount(rule.get("edited_amount", rule.get("amount")))
     if amount is not None:
         changes["amount"] = storable_amount(amount)
     approval.save_fields(**changes)

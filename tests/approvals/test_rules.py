@@ -94,6 +94,20 @@ def test_an_edit_voids_the_yes_of_others_and_its_editor_does_not_count(
     assert Decision.objects.count() == 4
 
 
+def test_an_edit_that_brings_the_first_amount_back_is_shown_as_it_runs(
+    ask, person, limits, work, shop
+):
+    one, two, three = (staff(person, name, "leads") for name in ("one", "two", "three"))
+    approval = ask(amount="900")
+    yes(approval, one, arguments={"amount": "800.00"})
+    yes(approval, two, arguments={"amount": "900"})
+    approval.refresh_from_db()
+    assert (approval.shown_amount, approval.amount) == ("900", 900)
+    assert yes(approval, three).is_final or yes(approval, one).is_final
+    work()
+    assert [refund["amount"] for refund in shop.refunds] == [approval.arguments["amount"]]
+
+
 def test_an_edit_can_not_raise_the_amount_above_ones_limit(ask, person, limits):
     agent = staff(person, "agent", "agents")
     with pytest.raises(NotAllowed, match="above"):

@@ -130,15 +130,17 @@ def by_mail(settings):
 @pytest.mark.parametrize("rule", [
     ApprovalRule(permission="approvals.decide_refund", remind_after=timedelta(hours=1)),
 ])  # fmt: skip
-def test_one_reminder_is_sent_when_it_is_time(ask, bob, by_mail):
-    ask()
-    due.sweep()
-    due.sweep()
-    assert len(mail.outbox) == 1
-    pass_time(remind_at=True)
-    due.sweep()
-    due.sweep()
-    assert [one.subject.split(":")[0] for one in mail.outbox] == ["To decide", "Still waiting"]
+def test_reminders_come_when_it_is_time_and_end(ask, bob, by_mail):
+    approval = ask()
+    told = []
+    for _ in range(6):
+        due.sweep()
+        due.sweep()
+        told.append([one.subject.split(":")[0] for one in mail.outbox])
+        mail.outbox.clear()
+        Approval.objects.filter(remind_at__isnull=False).update(remind_at=timezone.now() - PAST)
+    assert told == [["To decide"], *[["Still waiting"]] * 3, [], []]
+    assert Notice.objects.filter(approval=approval).count() == 4
 
 
 @pytest.mark.parametrize("rule", [
