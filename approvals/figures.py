@@ -92,6 +92,7 @@ class Figures:
     hasty: int
     read: int
     cut: bool
+    hasty_seconds: float
 
     @property
     def hasty_share(self) -> str:
@@ -99,9 +100,10 @@ class Figures:
 
 
 def figures_of(tenant: str) -> Figures:
-    """Count the approvals of the last weeks, and what waits now."""
+    """Count the approvals of this week and the weeks before it, and what waits now."""
     now = timezone.now()
-    since = (now - timedelta(weeks=WEEKS)).replace(hour=0, minute=0, second=0, microsecond=0)
+    first_day = now - timedelta(weeks=WEEKS - 1, days=now.weekday())
+    since = first_day.replace(hour=0, minute=0, second=0, microsecond=0)
     recent = Approval.objects.filter(tenant=tenant, created_at__gte=since)
     fields = ("status", "edits", "created_at", "closed_at", "tool", "amount", "currency")
     rows = list(recent.order_by("-created_at").only(*fields)[: MAX_ROWS + 1])
@@ -122,6 +124,7 @@ def figures_of(tenant: str) -> Figures:
         hasty=shown.filter(seconds_shown__lt=approval_settings().FATIGUE_SECONDS).count(),
         read=shown.count(),
         cut=len(rows) > MAX_ROWS,
+        hasty_seconds=approval_settings().FATIGUE_SECONDS,
     )
 
 
