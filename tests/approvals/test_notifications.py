@@ -2,7 +2,12 @@
 
 import http.server
 import json
+import shutil
+import signal
+import subprocess
+import sys
 import threading
+from email import message_from_bytes
 
 import pytest
 from django.core import mail
@@ -13,6 +18,7 @@ from approvals import due
 from approvals.decide import decide
 from approvals.models import Notice
 from approvals.notifications import sending
+from tests.processes import ROOT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -143,6 +149,61 @@ def test_a_sender_that_is_killed_repeats_at_most_the_one_in_flight(
     assert len(ids) == (2 if point in ("after sending", "while marking") else 1)
     assert len(set(ids)) == 1
     assert Notice.objects.get().status == "sent"
+
+
+KILLED_AT = {
+    "before taking": 1, "before sending": 1, "after sending": 2, "before the mark is committed": 2,
+}  # fmt: skip
+
+
+@pytest.fixture
+def killed_sender(process_environment, settings, tmp_path):
+    """Has a process send what is due and kill itself at a point; returns the signal it died of."""
+    laid = {
+        "AGENTRUNTIME": settings.AGENTRUNTIME,
+        "APPROVALS": settings.APPROVALS,
+        "EMAIL_BACKEND": "django.core.mail.backends.filebased.EmailBackend",
+        "EMAIL_FILE_PATH": str(tmp_path / "mails"),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.approvals.killed_sender", json.dumps(laid)],
+        cwd=ROOT, env=process_environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with process:
+        assert process.stdout.readline() == "ready\n"
+
+        def send(channel, point):
+            process.stdin.write(f"{channel}|{point}\n")
+            process.stdin.flush()
+            return int(process.stdout.readline())
+
+        yield send
+        process.stdin.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("channel", ["mail", "webhook"])
+def test_a_process_that_is_killed_while_it_sends_repeats_at_most_the_one_in_flight(
+    ask, bob, channels, listener, settings, tmp_path, channel, request
+):
+    others = {"mail": {"WEBHOOKS": (), "SLACK": ()}, "webhook": {"MAIL": False, "SLACK": ()}}
+    settings.APPROVALS = settings.APPROVALS | others[channel]
+    killed_sender = request.getfixturevalue("killed_sender")
+    for point, times in KILLED_AT.items():
+        mail.outbox.clear()
+        listener.taken.clear()
+        shutil.rmtree(tmp_path / "mails", ignore_errors=True)
+        approval = ask()
+        due.plan_due()
+        assert killed_sender(channel, point) == signal.SIGKILL
+        for _ in range(3):
+            make_due()
+            sending.send_due()
+        stored = [message_from_bytes(one.read_bytes()) for one in tmp_path.glob("mails/*.log")]
+        ids = [one["Message-ID"] for one in stored] + ids_on_the_wire(channel, listener)
+        assert (len(ids), len(set(ids))) == (times, 1), (point, ids)
+        assert Notice.objects.get(approval=approval).status == "sent"
 
 
 def die_at(monkeypatch, holder, name, after):
