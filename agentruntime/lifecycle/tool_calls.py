@@ -28,6 +28,7 @@ from agentruntime.lifecycle.acting import Acting, begin, may_retry, prepare, rea
 from agentruntime.lifecycle.history import result_message
 from agentruntime.lifecycle.inquiry import ask_about_jobs, check_again, find_out
 from agentruntime.lifecycle.lease import Control
+from agentruntime.lifecycle.look import look, start_more
 from agentruntime.lifecycle.outcomes import Outcome, as_error, load_delta
 from agentruntime.lifecycle.policy import with_policy
 from agentruntime.lifecycle.progress import Progress
@@ -72,7 +73,7 @@ def run_tools(
 def _bring_to_rest(turn: Turn, control: Control, deadline: float | None) -> None:
     """Do what there is to do about the calls, until each has its outcome or waits."""
     while True:
-        turn.look()
+        look(turn)
         if turn.to_start:  # always first: these are marked as running
             _run_all(turn, control, deadline)
             if turn.is_settled:
@@ -144,7 +145,7 @@ def _run_all(turn: Turn, control: Control, node_deadline: float | None) -> None:
                 at_work = {call.row.pk for call in works.values()}
                 slots.release({row.pk for row in turn.rows.values()} - at_work)
                 if turn.may_start_more:
-                    turn.start_more()
+                    start_more(turn)
                     _begin_all(turn, works, control, node_deadline)
         if turn.failed_within:
             raise turn.failed_within[0]

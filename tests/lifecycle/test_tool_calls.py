@@ -222,6 +222,7 @@ def crash_in(tool_function, drive_name):
     from agentruntime.graph.messages import open_calls
     from agentruntime.lifecycle.commit import commit_steps
     from agentruntime.lifecycle.lease import Control
+    from agentruntime.lifecycle.look import look
     from agentruntime.lifecycle.progress import load_progress
     from agentruntime.lifecycle.step import join_result, take_step
     from agentruntime.lifecycle.turn import Turn
@@ -233,7 +234,7 @@ def crash_in(tool_function, drive_name):
     commit_steps(progress, [step])
     progress.advance(step, state)
     message, calls = open_calls(state.messages)
-    Turn(progress, "tools", message.id, calls, get_graph(drive_name).tools).look()
+    look(Turn(progress, "tools", message.id, calls, get_graph(drive_name).tools))
     lose_worker(run)
     return run
 

@@ -1,0 +1,162 @@
+"""One look at the calls of a turn, in one transaction: what to start, to ask, to find out, to
+return.
+"""
+
+from __future__ import annotations
+
+from agentruntime.crash import crash_point
+from agentruntime.exceptions import Cancelled
+from agentruntime.lifecycle import doubt, ledger
+from agentruntime.lifecycle.intents import draft_intent, insert_intents
+from agentruntime.lifecycle.record import Pen, writing
+from agentruntime.lifecycle.sorting import sort_call, start
+from agentruntime.lifecycle.turn import Turn
+from agentruntime.models import CallStatus, Interrupt, Run, ToolExecution
+from agentruntime.models.transactions import durably
+from agentruntime.signals import counted
+
+
+def look(turn: Turn) -> None:
+    """Write the intents that are missing, and decide for every call what is to be done now."""
+    crash_point("P6")
+    drafts = _drafts(turn)
+    turn.marked = set()
+    tries = 0
+
+    def work() -> None:
+        nonlocal tries
+        tries += 1
+        _look(turn, drafts, is_again=tries > 1)
+
+    durably(work)
+    turn.is_first_look = False
+    if turn.to_start:
+        crash_point("P7")
+
+
+def _look(turn: Turn, drafts: list[ToolExecution], is_again: bool) -> None:
+    turn.to_start, turn.to_reconcile, turn.to_recheck = [], [], []
+    turn.questions, turn.scopes, turn.retry_in = [], [], None
+    turn.to_poll, turn.elsewhere, turn.crowded = [], [], []
+    has_asked = bool(turn.polled)
+    run = _held(turn)
+    with writing(run.thread_id, run.pk) as pen:
+        fresh = _insert(turn, pen, drafts, is_again)
+        turn.rows = ledger.rows_by_key(run.thread_id, turn.keys)
+        _keep_unrecorded(turn)
+        if turn.is_first_look:
+            _replay(turn, pen, fresh)
+        asked = _asked(turn)
+        for row in list(turn.rows.values()):
+            if not row.is_settled:
+                sort_call(turn, pen, row, asked.get(row.pk, []))
+        # A look that starts nothing is no progress: a claim that dies in it, again and again
+        # (a provider that kills whoever asks it), has to be counted.
+        if run.attempts and (fresh or turn.to_start or has_asked):
+            run.save_fields(attempts=0)
+
+
+def _held(turn: Turn) -> Run:
+    """Lock the run. Nothing starts once a stop is committed: raises `Cancelled`."""
+    run = Run.held(turn.progress.lease)
+    if run.stop_requested_at is not None:
+        turn.progress.stop_seen = True
+        raise Cancelled
+    return run
+
+
+def _drafts(turn: Turn) -> list[ToolExecution]:
+    """Rows for the calls that have none yet."""
+    progress = turn.progress
+    asked_just_now = turn.is_first_look and progress.version != progress.claimed_version
+    there = {} if asked_just_now else ledger.rows_by_key(progress.thread.pk, turn.keys)
+    return [
+        draft_intent(
+            call,
+            turn.calls,
+            turn.tools,
+            thread_id=progress.thread.pk,
+            run_id=progress.run.pk,
+            call_key=key,
+            node=turn.node,
+            version=progress.version,
+        )
+        for call, key in zip(turn.calls, turn.keys, strict=True)
+        if key not in there
+    ]
+
+
+def _insert(turn: Turn, pen: Pen, drafts: list[ToolExecution], is_again: bool) -> set[str]:
+    """Insert what is missing; after a lost answer an earlier try may have landed."""
+    keys = [row.call_key for row in drafts]
+    there = ledger.rows_by_key(turn.progress.thread.pk, keys) if is_again else {}
+    missing = [row for row in drafts if row.call_key not in there]
+    at_once = len(drafts) == len(turn.calls) and not any(_has_a_turn(turn, row) for row in drafts)
+    started = insert_intents(pen, turn.progress.lease, missing, start=at_once)
+    turn.marked |= {row.pk for row in started}
+    return {row.call_key for row in missing}
+
+
+def _has_a_turn(turn: Turn, row: ToolExecution) -> bool:
+    """Whether a call may have to wait for others, or is not this process's to run."""
+    tool = turn.tool_of(row)
+    return tool is not None and (
+        tool.sequential or tool.concurrency is not None or tool.runs == "client"
+    )
+
+
+def _keep_unrecorded(turn: Turn) -> None:
+    """A call that ended, and whose end could not be written, has ended all the same."""
+    for row, _ in turn.progress.unrecorded:
+        if row.call_key in turn.rows and not turn.rows[row.call_key].is_settled:
+            turn.rows[row.call_key] = row
+
+
+def _asked(turn: Turn) -> dict[int, list[Interrupt]]:
+    waiting = [
+        row.pk
+        for row in turn.rows.values()
+        if row.status != CallStatus.PENDING
+        and not row.is_settled
+        and row.pk not in turn.marked  # started by this very look
+    ]
+    found: dict[int, list[Interrupt]] = {}
+    turn.answers = {}
+    if waiting:
+        asked = Interrupt.objects.filter(tool_execution__in=waiting)
+        for one in asked.order_by("occurrence", "created_at"):
+            found.setdefault(one.tool_execution_id or 0, []).append(one)
+    turn.was_asked = turn.was_asked or bool(found)
+    return found
+
+
+def _replay(turn: Turn, pen: Pen, fresh: set[str]) -> None:
+    """Take the outcomes that are recorded already; one that cannot be read back is none."""
+    for key, row in turn.rows.items():
+        if not row.is_settled or key in fresh:
+            continue
+        if not doubt.is_readable(row):
+            doubt.reopen(pen, row)
+            continue
+        counted.send(sender=None, name="tool.replayed", value=1, attributes={"tool": row.tool})
+        pen.tell("tool.replayed", **ledger.news_of(row))
+
+
+def start_more(turn: Turn) -> None:
+    """Start the calls that have a place by now, while others of the turn are at work."""
+    keys = [row.call_key for row in turn.crowded]
+    durably(lambda: _start_more(turn, keys))
+
+
+def _start_more(turn: Turn, keys: list[str]) -> None:
+    turn.to_start, turn.crowded = [], []
+    run = _held(turn)
+    with writing(run.thread_id, run.pk) as pen:
+        for key, row in ledger.rows_by_key(run.thread_id, keys).items():
+            turn.rows[key] = row
+            if row.pk in turn.marked:  # an earlier try had landed
+                turn.to_start.append(row)
+            elif row.status == CallStatus.PENDING and row.retry_at is None:
+                start(turn, pen, row, counts=True)
+            elif not row.is_settled:
+                turn.crowded.append(row)
