@@ -18,7 +18,7 @@ from typing import Any
 from channels.db import database_sync_to_async
 
 from agentruntime import events, signals
-from agentruntime.stored_events import Row, oldest_seq, read_heads, read_rows
+from agentruntime.stored_events import Row, lost_place, read_rows
 
 RING_SIZE = 512
 MAX_LIVE_FRAMES = 200
@@ -143,18 +143,10 @@ class Feed:
 
 
 async def find_place(subscription: Subscription) -> dict[str, Any] | None:
-    """Move a subscription to where it can go on, if its place is gone; return what to tell of it.
-
-    A place is gone where the events after it were deleted with age, or where it never was: the
-    client saw another database.
-    """
-    feed, last = subscription.feed, subscription.last
-    oldest = await in_pool(oldest_seq, feed.thread_id)
-    too_old = oldest is not None and last + 1 < oldest
-    if not too_old and last <= feed.head:
+    """Move a subscription whose place is gone to where it can go on; return what to tell of it."""
+    lost = await in_pool(lost_place, subscription.feed.thread_id, subscription.last)
+    if lost is None:
         return None
-    newest = (await in_pool(read_heads, [feed.thread_id])).get(feed.thread_id, 0)
-    if not too_old and last <= newest:
-        return None
-    subscription.last = oldest - 1 if oldest is not None and too_old else newest
-    return {"type": "resync", "oldest": oldest, "newest": newest}
+    news: dict[str, Any]
+    subscription.last, news = lost
+    return news

@@ -63,3 +63,19 @@ def oldest_seq(thread_id: uuid.UUID) -> int | None:
     """Return the oldest number that is still stored; None where there is no event."""
     found: int | None = Event.objects.filter(thread_id=thread_id).aggregate(Min("seq"))["seq__min"]
     return found
+
+
+def lost_place(thread_id: uuid.UUID, last: int) -> tuple[int, dict[str, Any]] | None:
+    """Return from where a watcher who has seen `last` goes on, and what to tell of it; None where
+    the place is still there.
+
+    It is gone where the events after it were deleted with age, or where it never was: the client
+    saw another database.
+    """
+    oldest = oldest_seq(thread_id)
+    newest = read_heads([thread_id]).get(thread_id, 0)
+    too_old = oldest is not None and last + 1 < oldest
+    if not too_old and last <= newest:
+        return None
+    place = oldest - 1 if oldest is not None and too_old else newest
+    return place, {"type": "resync", "oldest": oldest, "newest": newest}

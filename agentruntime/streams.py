@@ -21,7 +21,7 @@ from agentruntime.conf import runtime_settings
 from agentruntime.credentials import Credential, refusal_again
 from agentruntime.feeds import find_place, in_pool
 from agentruntime.hub import hub
-from agentruntime.stored_events import Row, read_rows
+from agentruntime.stored_events import Row, lost_place, read_rows
 
 KEEP_ALIVE_SECONDS = 15.0
 WSGI_SECONDS = 25.0
@@ -98,6 +98,9 @@ def _in_turns(
     _open[user] += 1
     try:
         yield "retry: 1000\n\n"
+        if lost := lost_place(thread_id, after):
+            after, news = lost
+            yield as_frame(json.dumps(news))
         until = time.monotonic() + WSGI_SECONDS
         while time.monotonic() < until:
             if refusal_again(credential, thread_id):
