@@ -17,6 +17,7 @@ from agentruntime.graph.masking import mask
 from agentruntime.lifecycle.finish import end_run
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.record import StepRecord, news_of, writing
+from agentruntime.lifecycle.stop import stop_locked
 from agentruntime.models import Checkpoint, Event, Lease, Message, Run, RunStatus, Thread
 from agentruntime.models.step_statement import (
     Added,
@@ -137,6 +138,9 @@ def _news(steps: Sequence[StepRecord]) -> list[tuple[str, dict[str, Any]]]:
 
 def _commit(lease: Lease, expected: int, steps: Sequence[StepRecord]) -> None:
     run = Run.held(lease)
+    if run.stop_requested_at is not None and steps[-1].next_node == END:
+        stop_locked(run, lease.fencing_token, steps)
+        return
     with writing(run.thread_id, run.pk) as pen:
         pen.expect(expected)
         for step in steps:

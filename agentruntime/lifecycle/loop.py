@@ -33,7 +33,7 @@ from agentruntime.lifecycle.recording import record_again
 from agentruntime.lifecycle.results import Later, Waiting
 from agentruntime.lifecycle.spending import account_time, check_time
 from agentruntime.lifecycle.step import join_result
-from agentruntime.lifecycle.stop import end_stopped
+from agentruntime.lifecycle.stop import end_stopped, stop_locked
 from agentruntime.models import Run
 from agentruntime.models.transactions import durably, is_passing, patient
 from agentruntime.signals import counted, noticed
@@ -175,7 +175,11 @@ def _fail(claim: Claim, error: Exception) -> None:
 def _end_failed(claim: Claim, error: Exception) -> None:
     if ended_already(claim.lease):  # the commit had landed, only its answer was lost
         return
-    fail_run(Run.held(claim.lease), error)
+    run = Run.held(claim.lease)
+    if run.stop_requested_at is not None:
+        stop_locked(run, claim.lease.fencing_token)
+    else:
+        fail_run(run, error)
 
 
 def _leave(claim: Claim, error: Exception) -> None:

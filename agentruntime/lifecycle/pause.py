@@ -14,6 +14,7 @@ from agentruntime.lifecycle.finish import close_questions
 from agentruntime.lifecycle.questions import Question
 from agentruntime.lifecycle.record import Pen, StepRecord, writing
 from agentruntime.lifecycle.results import Waiting
+from agentruntime.lifecycle.stop import stop_locked
 from agentruntime.models import (
     SETTLED,
     CallStatus,
@@ -38,7 +39,8 @@ def pause_run(
     """Open the questions that are not open yet and give the run back; return its new status.
 
     What is open in the scopes that the step has looked at and was not asked this time is withdrawn.
-    A run of whose questions one was answered or closed meanwhile is queued, not interrupted.
+    A run of whose questions one was answered or closed meanwhile is queued, not interrupted. One
+    that is to stop asks nothing more and ends.
     """
     return durably(lambda: _pause(lease, waiting, unsaved, expected))
 
@@ -50,6 +52,9 @@ def _pause(
     if run is not None and has_let_go(run, lease):
         return run.status  # the commit had landed, only its answer was lost
     run = Run.held(lease)
+    if run.stop_requested_at is not None:
+        stop_locked(run, lease.fencing_token, unsaved)
+        return run.status
     with writing(run.thread_id, run.pk) as pen:
         if expected is not None:
             pen.expect(expected)
@@ -155,7 +160,7 @@ def give_back(
     calls: Sequence[int] = (),
 ) -> None:
     """Queue a held run again: its time slice is over, its worker ends, or it waits `wake_in`
-    seconds, unless one of `calls` has ended.
+    seconds, unless one of `calls` has ended or the run is to stop.
     """
 
     def work() -> None:
@@ -164,7 +169,8 @@ def give_back(
             return  # the commit had landed, only its answer was lost
         run = Run.held(lease)
         changes: dict[str, Any] = {} if count_claim else {"attempts": max(run.attempts - 1, 0)}
-        later = None if _has_ended(calls) else wake_in
+        is_due = run.stop_requested_at is not None or _has_ended(calls)
+        later = None if is_due else wake_in
         if later is not None:
             changes["wake_at"] = DatabaseTime(later)
         run.move_to(RunStatus.QUEUED, **changes)

@@ -1,4 +1,9 @@
-"""Somebody wants a run to end now."""
+"""Somebody wants a run to end now.
+
+A stop that was accepted before the last commit of a run ends it as stopped, whatever that commit
+would have made of it: completed, failed, waiting. What its step finished is kept. One that comes
+after is refused, for the run has ended: which of the two was first, the lock of the run's row says.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,8 @@ WHY = "the run was stopped"
 
 
 def stop_run(*, run_id: uuid.UUID, why: str = WHY) -> Run:
-    """Stop a run. One that waits ends at once; one that works is told within a second.
+    """Stop a run. One that waits ends at once; one that works is told within a second, and never
+    ends otherwise.
 
     A run that was stopped already is returned as it is. `why` is what the model is told of calls
     that were not run. Raises `RunNotFound`, and
@@ -33,7 +39,7 @@ def stop_run(*, run_id: uuid.UUID, why: str = WHY) -> Run:
             if run.stop_requested_at is None:
                 run.save_fields(stop_requested_at=DatabaseTime())
             return run
-        _end_stopped(run, 0, (), why)
+        stop_locked(run, 0, why=why)
         return run
 
     return durably(work)
@@ -46,12 +52,13 @@ def end_stopped(lease: Lease, unsaved: Sequence[StepRecord] = ()) -> None:
 
     def work() -> None:
         if not ended_already(lease):  # else the commit had landed, only its answer was lost
-            _end_stopped(Run.held(lease), lease.fencing_token, unsaved)
+            stop_locked(Run.held(lease), lease.fencing_token, unsaved)
 
     durably(work)
 
 
-def _end_stopped(run: Run, token: int, unsaved: Sequence[StepRecord], why: str = WHY) -> None:
+def stop_locked(run: Run, token: int, unsaved: Sequence[StepRecord] = (), why: str = WHY) -> None:
+    """End a locked run as stopped, with the steps of it that are not stored yet."""
     with writing(run.thread_id, run.pk) as pen:
         if run.is_in_line:  # the open calls of the thread are another run's
             end_run(run, pen, RunStatus.STOPPED)

@@ -5,7 +5,7 @@ the same lock order: hold the run by its fencing token, move the thread's head f
 the writer knows, and insert what the step adds, numbered by the counters that the update returns.
 If the token or the version does not match, nothing is written and nothing is returned.
 
-The last steps of a run end it in the same statement, unless it still asks something.
+The last steps of a run end it in the same statement, unless it still asks something or is to stop.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ GOES_ON = STATEMENT.format(
     returned="FROM head",
 )
 ENDS = STATEMENT.format(
-    only="""AND NOT EXISTS (SELECT FROM agentruntime_interrupt
+    only="""AND stop_requested_at IS NULL
+         AND NOT EXISTS (SELECT FROM agentruntime_interrupt
                           WHERE run_id = %(run)s::uuid AND status = 'open')""",
     progress="""UPDATE agentruntime_run
      SET status = 'completed', finished_at = clock_timestamp(), wake_at = NULL,
