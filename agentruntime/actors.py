@@ -12,16 +12,18 @@ import dramatiq
 from django.db import close_old_connections, connections, reset_queries
 from dramatiq.middleware import Middleware
 
-from agentruntime.broker import make_broker
+from agentruntime.broker import is_embedded, make_broker
 from agentruntime.conf import runtime_settings
 from agentruntime.crash import crash_point
-from agentruntime.dispatch import ACTOR
+from agentruntime.dispatch import ACTOR, ring
 from agentruntime.lifecycle.lease import keeper
 from agentruntime.lifecycle.loop import execute
-from agentruntime.lifecycle.recover import sweep
+from agentruntime.lifecycle.recover import Outage, sweep
 from agentruntime.signals import noticed
 
 LAST_COMMIT_SECONDS = 2.0
+PASS_ON_SECONDS = 0.05
+"""How long a worker that ends holds a message that it took all the same: others are next."""
 
 
 class Sweeper(Middleware):
@@ -68,17 +70,20 @@ class Sweeper(Middleware):
             time.sleep(0.02)
 
     def _sweep_on(self, stop: threading.Event, places: threading.Semaphore) -> None:
+        outage = Outage()
         while not stop.is_set():
             try:
-                self._sweep_once(stop, places)
+                self._sweep_once(stop, places, outage)
             except Exception as error:  # a sweep that fails is tried again, for ever
                 _tell("sweep failed", error)
             finally:
                 connections.close_all()
             stop.wait(runtime_settings().SWEEP_SECONDS)
 
-    def _sweep_once(self, stop: threading.Event, places: threading.Semaphore) -> None:
-        for run_id in sweep():
+    def _sweep_once(
+        self, stop: threading.Event, places: threading.Semaphore, outage: Outage
+    ) -> None:
+        for run_id in sweep(outage):
             if stop.is_set() or not places.acquire(blocking=False):
                 return
             threading.Thread(
@@ -123,5 +128,9 @@ def execute_run(run_id: str) -> None:
     """Work on a run until it pauses, ends, or its time slice is over. Errors end in the run's
     row.
     """
+    if keeper.is_draining and not is_embedded():
+        time.sleep(PASS_ON_SECONDS)
+        ring(uuid.UUID(run_id))
+        return
     execute(uuid.UUID(run_id))
     crash_point("P14")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Coalesce
 
+from agentruntime.conf import runtime_settings
 from agentruntime.crash import crash_point
 from agentruntime.dispatch import ring_after_commit
 from agentruntime.exceptions import IllegalTransition
+from agentruntime.executors import now
 from agentruntime.graph import get_graph
 from agentruntime.lifecycle.record import tell
 from agentruntime.lifecycle.resume import wake
@@ -26,6 +29,7 @@ from agentruntime.models import (
     Interrupt,
     InterruptStatus,
     Run,
+    RunStatus,
     Thread,
     ToolExecution,
 )
@@ -35,18 +39,39 @@ from agentruntime.signals import counted, interrupt_closed, noticed, swept
 BATCH = 200
 
 
-def sweep() -> list[uuid.UUID]:
+class Outage:
+    """Knows whether this process has just been without a database, by when it last swept."""
+
+    def __init__(self) -> None:
+        self._swept_at: float | None = None
+        self._over_at = -math.inf
+
+    def is_just_over(self) -> bool:
+        """Note that the database was reached; say whether that was not so until lately."""
+        seconds, moment = runtime_settings().LEASE_SECONDS, now()
+        if self._swept_at is not None and moment - self._swept_at > seconds / 2:
+            self._over_at = moment
+        self._swept_at = moment
+        return moment - self._over_at < seconds
+
+
+def sweep(outage: Outage | None = None) -> list[uuid.UUID]:
     """Let passed deadlines take effect, and return the runs that somebody should take up, oldest
     first.
 
-    Any number of processes may sweep at once, at any moment.
+    Any number of processes may sweep at once, at any moment. One that sweeps again and again keeps
+    an `outage`: after the database was away, lapsed leases are left alone for the length of one,
+    for whoever holds them could not prolong them either, and does so now.
     """
     expire_questions()
     swept.send(sender=None)
+    spares_lapsed = outage is not None and outage.is_just_over()
     late_by = ExpressionWrapper(
         DatabaseTime() - Coalesce("wake_at", "lease_expires_at", "queued_at"), DurationField()
     )
     waiting = Run.objects.claimable().annotate(late_by=late_by).order_by("queued_at")
+    if spares_lapsed:
+        waiting = waiting.filter(status=RunStatus.QUEUED)
     found = list(waiting.values_list("pk", "late_by")[:BATCH])
     lag = max((late.total_seconds() for _, late in found), default=0.0)
     counted.send(sender=None, name="sweep.lag", value=max(lag, 0.0), attributes={})

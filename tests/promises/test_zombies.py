@@ -8,11 +8,18 @@ from django.db import connections
 
 from agentruntime.exceptions import LeaseLost
 from agentruntime.graph import END, START, Message, State, StateGraph, interrupt, once, tool
-from agentruntime.lifecycle import start_run
+from agentruntime.lifecycle import recover, start_run
 from agentruntime.lifecycle.claim import claim_run
 from agentruntime.lifecycle.lease import Control
-from agentruntime.lifecycle.loop import execute
-from agentruntime.models import Checkpoint, DatabaseTime, Interrupt, Run, ToolExecution
+from agentruntime.lifecycle.loop import _hold, execute
+from agentruntime.models import (
+    BranchStep,
+    Checkpoint,
+    DatabaseTime,
+    Interrupt,
+    Run,
+    ToolExecution,
+)
 from tests.agents import agent, call, registered
 from tests.waiting import wait_until
 
@@ -133,6 +140,41 @@ def test_a_fenced_out_node_commits_nothing_and_does_not_go_on(asleep, look):
     assert Checkpoint.objects.filter(run=run, node="reserve").count() == 1
 
 
+def test_a_fenced_out_branch_records_nothing(asleep, look):
+    begun, release, entered = threading.Event(), threading.Event(), []
+
+    def left(state):
+        entered.append(1)
+        if len(entered) == 1:
+            begun.set()
+            release.wait(20)
+            return {"messages": [Message.assistant("from the dead")]}
+        return {"messages": [Message.assistant("from the living")]}
+
+    graph = StateGraph(State)
+    graph.add_node("left", left)
+    graph.add_node("right", lambda state: None)
+    graph.add_node("join", lambda state: None)
+    for name in ("left", "right"):
+        graph.add_edge(START, name).add_edge(name, "join")
+    graph.add_edge("join", END)
+    with registered(graph) as name:
+        run = start_run(graph=name, input="hello")
+        worker = asleep(run)
+        assert begun.wait(10)
+        wait_until(lambda: BranchStep.objects.filter(node="right").exists())
+        Run.objects.filter(pk=run.pk).update(lease_expires_at=DatabaseTime(-1))
+        claim = claim_run(run.pk)
+        release.set()
+        worker.join(10)
+        assert not BranchStep.objects.filter(node="left").exists()
+        _hold(claim)
+    assert look.fresh(run).status == "completed"
+    assert ("assistant", "from the dead") not in look.messages(run)
+    steps = BranchStep.objects.filter(number__gt=0).values_list("node", "fencing_token")
+    assert sorted(steps) == [("left", 2), ("right", 1)]
+
+
 def test_a_zombie_cannot_put_a_call_back_that_another_worker_has(asleep, look):
     begun, asked, release = threading.Event(), threading.Event(), threading.Event()
 
@@ -230,14 +272,31 @@ def test_a_thread_that_is_deleted_under_its_worker_leaves_nothing(asleep, told):
 
 
 def test_a_sweep_takes_up_what_a_dead_worker_held(look):
-    from agentruntime.lifecycle.recover import sweep
-
     with agent([], []) as name:
         run = start_run(graph=name, input="hello")
         claim_run(run.pk)
         assert claim_run(run.pk) is None  # one lease at a time
-        assert sweep() == []
+        assert recover.sweep() == []
         Run.objects.filter(pk=run.pk).update(lease_expires_at=DatabaseTime(-1))
-        assert sweep() == [run.pk]
+        assert recover.sweep() == [run.pk]
         execute(run.pk)
     wait_until(lambda: look.fresh(run).status == "completed")
+
+
+def test_after_an_outage_those_who_hold_runs_come_first(monkeypatch):
+    """Nobody could prolong a lease while the database was away: that is no worker's death."""
+    clock = [100.0]
+    monkeypatch.setattr(recover, "now", lambda: clock[0])
+    with agent([], []) as name:
+        held = start_run(graph=name, input="hello")
+        claim_run(held.pk)
+        Run.objects.filter(pk=held.pk).update(lease_expires_at=DatabaseTime(-1))
+        queued = start_run(graph=name, input="hello")
+        outage, found = recover.Outage(), {}
+        for moment in (100, 101, 112, 113, 115, 117, 119):  # away from 101 to 112
+            clock[0] = float(moment)
+            found[moment] = set(recover.sweep(outage))
+    both, unheld = {held.pk, queued.pk}, {queued.pk}
+    assert found == {
+        100: both, 101: both, 112: unheld, 113: unheld, 115: unheld, 117: unheld, 119: both
+    }  # fmt: skip
