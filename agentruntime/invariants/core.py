@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
+from django.utils.module_loading import autodiscover_modules
 
 from agentruntime.models import Event, Thread
 
@@ -96,7 +97,8 @@ def register_invariants(added: Sequence[Invariant]) -> None:
 
 
 def invariants() -> list[Invariant]:
-    """All that are known, in the order in which they were registered."""
+    """All that are known, those of the installed apps among them."""
+    autodiscover_modules("invariants")
     return list(_registered)
 
 

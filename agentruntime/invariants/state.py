@@ -76,13 +76,14 @@ register_invariants(
         ),
         Invariant(
             "no token from the future",
-            "No checkpoint and no call has a fencing token that its run never gave out.",
+            "No checkpoint, branch or call has a fencing token that its run never gave out.",
             """
             SELECT r.thread_id, r.id, 'token ' || written.fencing_token || ' above '
                    || r.fencing_token
               FROM scope JOIN agentruntime_run r ON r.thread_id = scope.id
               JOIN (SELECT run_id, fencing_token FROM agentruntime_checkpoint
-                    UNION SELECT run_id, fencing_token FROM agentruntime_toolexecution) AS written
+                    UNION SELECT run_id, fencing_token FROM agentruntime_toolexecution
+                    UNION SELECT run_id, fencing_token FROM agentruntime_branchstep) AS written
                 ON written.run_id = r.id
              WHERE written.fencing_token > r.fencing_token
             """,
@@ -95,6 +96,7 @@ register_invariants(
               FROM scope JOIN agentruntime_run r ON r.thread_id = scope.id
               JOIN (SELECT 'checkpoint' AS kind, run_id, thread_id FROM agentruntime_checkpoint
                     UNION ALL SELECT 'call', run_id, thread_id FROM agentruntime_toolexecution
+                    UNION ALL SELECT 'branch', run_id, thread_id FROM agentruntime_branchstep
                     UNION ALL SELECT 'question', run_id, thread_id FROM agentruntime_interrupt
                     UNION ALL SELECT 'event', run_id, thread_id FROM agentruntime_event) AS belongs
                 ON belongs.run_id = r.id

@@ -15,6 +15,7 @@ from django.core.mail import EmailMessage
 from django.utils import timezone
 from standardwebhooks import Webhook
 
+from agentruntime.crash import crash_point
 from agentruntime.models import DatabaseTime
 from agentruntime.models.transactions import durably
 from agentruntime.outbound import Refused, post
@@ -64,6 +65,7 @@ def _send(notice: Notice) -> bool:
         problem = error
         durably(lambda: _mark_failed(notice, problem))
         return False
+    crash_point("A2")
     durably(lambda: mark_sent(notice))
     return True
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -25,6 +26,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.faults.children import expire, stop, work
+
 EFFECTS = ("repeatable", "reconciled", "once", "transactional", "gated", "asking")
 STEP = ("P3", "P4", "P5", "P6", "P7", "P10", "P11", "P12", "P13", "P14", "P15")
 POINTS: dict[str, tuple[str, ...]] = {
@@ -32,15 +35,17 @@ POINTS: dict[str, tuple[str, ...]] = {
     "reconciled": (*STEP, "P8", "P9"),
     "once": (*STEP, "P8", "P9"),
     "transactional": (*STEP, "P8", "P9"),
-    "gated": (*STEP, "P8", "P9", "A1", "A3", "A4", "A5"),
+    "gated": (*STEP, "P8", "P9", "A1", "A2", "A3", "A4", "A5"),
     "asking": (*STEP, "P8", "P9", "A1", "A3", "A4"),
 }
 SPECIAL = ("R1", "T1", "S1")
-ROUNDS = 60
 
 
-def set_up(create: bool) -> None:
-    """Load Django as a process without a broker, and without a pool, which no fork survives."""
+def set_up(create: bool, mails: Path) -> None:
+    """Load Django as a process without a broker, and without a pool, which no fork survives.
+
+    Mails are written into the folder `mails`.
+    """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     os.environ.pop("REDIS_URL", None)
     import django
@@ -52,7 +57,13 @@ def set_up(create: bool) -> None:
         options["init_command"] = options["init_command"].replace("FULL", "OFF")
     settings.AGENTRUNTIME = {**settings.AGENTRUNTIME, "EMBEDDED_WORKER": False}
     settings.LOGGING["root"]["level"] = "CRITICAL"
+    settings.APPROVALS = {**settings.APPROVALS, "MAIL": True}
+    settings.EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    settings.EMAIL_FILE_PATH = str(mails)
     django.setup()
+    from agentruntime.signals import swept
+
+    swept.disconnect(dispatch_uid="approvals.swept")  # notices are sent where a trial says
     if create:
         from django.core.management import call_command
 
@@ -60,99 +71,6 @@ def set_up(create: bool) -> None:
     from tests.faults.customers import register_customers
 
     register_customers()
-
-
-# --- in the children --------------------------------------------------------------------------
-
-
-def work(effect: str, key: str) -> None:
-    """Start the run of this key, if nobody has, and work on it until it has ended."""
-    from agentruntime.lifecycle import start_run
-
-    run = start_run(graph=effect, input="please pay", idempotency_key=key)
-    for _ in range(ROUNDS):
-        run.refresh_from_db()
-        if run.has_ended:
-            return
-        deliver(run.pk)
-        answer_all(run)
-    raise AssertionError(f"run {run.pk} is still {run.status} after {ROUNDS} rounds")
-
-
-def deliver(run_id: uuid.UUID) -> None:
-    """What a worker does with a message: the actor, the ack."""
-    from agentruntime.actors import broker, execute_run
-    from agentruntime.lifecycle.recover import sweep
-
-    for found in {run_id, *sweep()}:
-        execute_run(str(found))
-    broker.emit_after("ack", None)
-
-
-def answer_all(run: object) -> None:
-    """Answer whatever the run asks, with what the bank's books say."""
-    from agentruntime.lifecycle import resume_run
-    from agentruntime.models import Interrupt
-
-    for asked in Interrupt.objects.filter(run=run, status="open"):
-        if asked.kind == "approval":
-            decide_it(asked)
-        elif asked.kind == "outcome":
-            resume_run(interrupt_id=asked.pk, value=what_happened(asked))
-        else:
-            resume_run(interrupt_id=asked.pk, value="yes")
-
-
-def decide_it(asked: object) -> None:
-    from django.contrib.auth import get_user_model
-
-    from approvals.decide import decide
-
-    boss = get_user_model().objects.get(username="crash-boss")
-    decide(approval_id=asked.approval.pk, verdict="approve", user=boss)
-
-
-def what_happened(asked: object) -> dict[str, str]:
-    from tests.faults.bank import was_carried_out
-
-    known = was_carried_out(asked.payload["idempotency_key"])
-    if known:
-        return {"outcome": "succeeded", "result": known["receipt"]}
-    return {"outcome": "retry"}
-
-
-def expire(effect: str, key: str) -> None:
-    """Let the questions of the run expire, and sweep."""
-    from agentruntime.lifecycle import start_run
-    from agentruntime.lifecycle.recover import sweep
-    from agentruntime.models import DatabaseTime, Interrupt
-
-    run = start_run(graph=effect, input="please pay", idempotency_key=key)
-    for _ in range(ROUNDS):
-        run.refresh_from_db()
-        if run.has_ended:
-            return
-        deliver(run.pk)
-        Interrupt.objects.filter(run=run, status="open").update(expires_at=DatabaseTime(-1))
-        sweep()
-
-
-def stop(effect: str, key: str) -> None:
-    """Ask the run to stop while it is claimed; it hears that and ends."""
-    from agentruntime.lifecycle import start_run, stop_run
-    from agentruntime.lifecycle.claim import claim_run
-    from agentruntime.lifecycle.loop import _hold
-
-    run = start_run(graph=effect, input="please pay", idempotency_key=key)
-    run.refresh_from_db()
-    claim = None if run.has_ended else claim_run(run.pk)
-    if claim is not None:
-        stop_run(run_id=run.pk)
-        claim.run.refresh_from_db()
-        _hold(claim)
-
-
-# --- in the parent ----------------------------------------------------------------------------
 
 
 class Failure(Exception):
@@ -187,8 +105,8 @@ def in_a_child(plan: str, job: Callable[[], None]) -> bool:
 class Trials:
     """The trials of one invocation, with what they hit."""
 
-    def __init__(self, bank: object, seed: int) -> None:
-        self.bank, self.random = bank, random.Random(seed)
+    def __init__(self, bank: object, mails: Path, seed: int) -> None:
+        self.bank, self.mails, self.random = bank, mails, random.Random(seed)
         self.hit: Counter[tuple[str, str]] = Counter()
         self.kills = self.trials = 0
 
@@ -234,8 +152,22 @@ class Trials:
             else books[one]
             for one in keys
         ]
+        self._judge_notices(run)
         if (job is work and times != [1, 1]) or (job is expire and any(times)):
             raise Failure(f"run {run.pk} of {effect} has moved {times}")
+
+    def _judge_notices(self, run: object) -> None:
+        """Each notice is sent, and once more under the same id where its sender died."""
+        from approvals.models import Notice
+
+        notices = Notice.objects.filter(approval__run_id=run.pk).values_list("pk", "status")
+        sent = [file.read_text() for file in self.mails.iterdir()]
+        for pk, status in notices:
+            times = sum(f"Message-ID: <{pk}@" in one for one in sent)
+            if status != "sent" or not 1 <= times <= 2:
+                raise Failure(f"notice {pk} is {status}, sent {times} times")
+        for file in self.mails.iterdir():
+            file.unlink()
 
     def random_trial(self) -> tuple[str, list[str]]:
         """An effect, and one or two points at their first or second hit."""
@@ -274,19 +206,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--create", action="store_true", help="make the tables first")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    set_up(options.create)
+    place = Path(tempfile.mkdtemp(prefix="crashes-"))
+    mails = place / "mails"
+    mails.mkdir()
+    set_up(options.create, mails)
     from django.contrib.auth import get_user_model
     from django.contrib.auth.models import Permission
 
     from tests.faults.bank import open_bank
 
     get_user_model().objects.filter(username="crash-boss").delete()
-    boss = get_user_model().objects.create_user("crash-boss")
+    boss = get_user_model().objects.create_user("crash-boss", "boss@example.com")
     boss.user_permissions.add(Permission.objects.get(codename="decide_approval"))
     print(f"seed {seed}", flush=True)
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as place, open_bank(Path(place) / "bank.jsonl") as bank:
-        trials = Trials(bank, seed)
+    with open_bank(place / "bank.jsonl") as bank:
+        trials = Trials(bank, mails, seed)
         named = trials.every_point()[seed % options.every :: options.every] if options.every else []
         failed = [one for one in named if not attempt(trials, *one)]
         missed = [f"{e} {p[-1]}" for e, p in named if not trials.hit[e, p[-1].partition(":")[0]]]
@@ -294,6 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
             one = trials.random_trial()
             if not attempt(trials, *one):
                 failed.append(one)
+    shutil.rmtree(place)
     seconds = time.monotonic() - begun
     if missed:
         print(f"points that were never reached: {', '.join(missed)}")
