@@ -101,7 +101,7 @@ class Faults:
             return
         if not self._deck:
             self._deck = self._rng.sample(list(self._kinds), len(self._kinds))
-        name = self._deck[-1]
+        name, before = self._deck[-1], _commits()
         affected = self._kinds[name]()
         if affected is None:  # no worker can be spared just now
             self.next = time.monotonic() + 1
@@ -113,7 +113,7 @@ class Faults:
         if affected:
             self.hit.append((name, time.monotonic(), affected))
         if not name.startswith("SIG"):
-            self.waited_for.append((name, time.monotonic(), _commits()))
+            self.waited_for.append((name, time.monotonic(), before))
         self.next = time.monotonic() + self._rng.uniform(5, 40)
 
     def look(self) -> None:

@@ -1,9 +1,11 @@
 """The checker finds what it is there to find: one planted fault per invariant."""
 
+import uuid
 from io import StringIO
 
 import pytest
 from django.core.management import call_command
+from django.db import IntegrityError, transaction
 
 from agentruntime.graph import ApprovalRule, interrupt, tool
 from agentruntime.invariants import Scope, find_violations, invariants
@@ -261,13 +263,47 @@ PLANTED = {
     "a gated call starts with a yes": start_without_a_yes,
     "calls and results pair": unpair,
 }
+
+
+def add_a_run(done, waiting):
+    Run.objects.create(thread_id=waiting.thread_id, graph=waiting.graph)
+
+
+def run_without_lease(done, waiting):
+    Run.objects.filter(pk=done.pk).update(status="running", finished_at=None)
+
+
+def add_the_same_call(done, waiting):
+    row = ToolExecution.objects.filter(run=done).first()
+    row.pk = None
+    row.save(force_insert=True)
+
+
+def ask_the_same(done, waiting):
+    row = Interrupt.objects.get(run=waiting)
+    row.pk = uuid.uuid4()
+    row.save(force_insert=True)
+
+
+def add_the_same_version(done, waiting):
+    row = Checkpoint.objects.get(run=done, version=2)
+    row.pk = None
+    row.save(force_insert=True)
+
+
 # What a constraint of the database makes impossible; the query proves that it is still there.
 BY_CONSTRAINT = {
-    "one active run per thread",
-    "running means leased",
-    "one row per call",
-    "a question stands once",
+    "one active run per thread": add_a_run,
+    "running means leased": run_without_lease,
+    "one row per call": add_the_same_call,
+    "a question stands once": ask_the_same,
 }
+
+
+@pytest.mark.parametrize("plant", [*BY_CONSTRAINT.values(), add_the_same_version])
+def test_what_a_constraint_forbids_cannot_be_planted(story, plant):
+    with pytest.raises(IntegrityError), transaction.atomic():
+        plant(*story)
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -279,7 +315,7 @@ def test_a_planted_fault_is_found(story, name):
 
 def test_each_invariant_has_a_planted_fault_or_a_constraint():
     known = {one.name for one in invariants()} - {name for name, _ in OF_APPROVALS}
-    assert known == set(PLANTED) | BY_CONSTRAINT
+    assert known == set(PLANTED) | set(BY_CONSTRAINT)
 
 
 def test_the_command_prints_what_it_finds_and_says_so(story, capsys):
