@@ -42,13 +42,20 @@ class Choices(django_filters.MultipleChoiceFilter):
 
 
 class StrictFilterSet(FilterSet):
-    """Refuses a parameter that it does not know: a typing error would otherwise show everything."""
+    """Refuses a parameter that it does not know, and an empty one: a slip would otherwise show
+    everything.
+    """
 
     def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if unknown := sorted(set(self.data) - set(self.filters) - ALWAYS):
             raise ValidationError({name: ["There is no such filter."] for name in unknown})
+        if empty := sorted(name for name in self.filters if self._is_blank(name)):
+            raise ValidationError({name: ["A value was expected."] for name in empty})
         found: QuerySet[Any] = super().filter_queryset(queryset)
         return found
+
+    def _is_blank(self, name: str) -> bool:
+        return name in self.data and not self.data[name].strip()
 
     def checked(self) -> QuerySet[Any]:
         """Return the narrowed rows. Raises `ValidationError`."""

@@ -80,6 +80,9 @@ class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets
         known = {*wanted.filters, "cursor", "page_size", "format"}
         if unknown := sorted(set(self.request.query_params) - known):
             raise ValidationError({name: ["There is no such filter."] for name in unknown})
+        given = {name: wanted.data[name] for name in wanted.filters if name in wanted.data}
+        if empty := sorted(name for name, value in given.items() if not value.strip()):
+            raise ValidationError({name: ["A value was expected."] for name in empty})
         if not wanted.is_valid():
             raise ValidationError(wanted.errors)
         return wanted.qs

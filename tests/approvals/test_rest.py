@@ -106,7 +106,8 @@ def test_a_body_that_is_odd_or_says_too_much_is_a_400(ask, api, body):
 def test_only_named_filters_and_real_ids_are_looked_up(ask, api):
     ask()
     assert api.get(f"{LIST}not-a-uuid/").status_code == 404
-    assert api.get(LIST, {"status": "nonsense"}).status_code == 400
+    for wrong in ({"status": "nonsense"}, {"thread": ""}, {"nonsense": "1"}):
+        assert api.get(LIST, wrong).status_code == 400, wrong
 
 
 def test_claim_and_release(ask, api):
