@@ -87,8 +87,6 @@ def read_moment(text: str) -> datetime | None:
         return None
     if found is None or found.tzinfo is None:
         return None
-    oldest = timezone.now() - timedelta(days=MAX_DAYS)
-    try:
-        return max(found - timedelta(seconds=OVERLAP_SECONDS), oldest)
-    except OverflowError:
-        return oldest
+    now = timezone.now()
+    found = max(now - timedelta(days=MAX_DAYS), min(found, now))
+    return found - timedelta(seconds=OVERLAP_SECONDS)
