@@ -122,13 +122,16 @@ class Feed:
         while self._news:
             news = self._news.popleft()
             if news.seq > self.head:
-                await self._read()
+                await self._read(news.seq)
             if news.frames:
                 for watcher in self.watchers:
                     watcher.offer(news.frames)
 
-    async def _read(self) -> None:
-        while rows := await in_pool(read_rows, self.thread_id, self.head):
+    async def _read(self, until: int) -> None:
+        while self.head < until:
+            rows = await in_pool(read_rows, self.thread_id, self.head)
+            if not rows:  # pruned, or told before its time
+                return
             if self._ring and rows[0].seq != self._ring[-1].seq + 1:
                 self._ring.clear()
             self._ring.extend(rows)
