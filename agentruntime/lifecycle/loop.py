@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from contextlib import suppress
+from typing import Any
 
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, connections
 
 from agentruntime.bound import bound
 from agentruntime.conf import runtime_settings
@@ -34,9 +36,12 @@ from agentruntime.lifecycle.results import Later, Waiting
 from agentruntime.lifecycle.spending import account_time, check_time
 from agentruntime.lifecycle.step import join_result
 from agentruntime.lifecycle.stop import end_stopped, stop_locked
-from agentruntime.models import Run
+from agentruntime.models import Lease, Run
 from agentruntime.models.transactions import durably, is_passing, patient
 from agentruntime.signals import counted, noticed
+
+LONGEST_OUTAGE_SECONDS = 3600.0
+"""How long a process waits for the database in order to give back what it had to leave."""
 
 
 def execute(run_id: uuid.UUID) -> None:
@@ -91,6 +96,10 @@ def _work(claim: Claim, control: Control) -> None:
         record_again(progress)
         _save(progress)
         raise
+    except (DatabaseError, InterfaceError) as error:
+        if not is_passing(error):
+            raise
+        _leave(claim, error, progress)
     finally:
         account_time(progress)
 
@@ -182,11 +191,32 @@ def _end_failed(claim: Claim, error: Exception) -> None:
         fail_run(run, error)
 
 
-def _leave(claim: Claim, error: Exception) -> None:
-    """Let go of a run that cannot be written for now; it goes on from its last commit."""
+def _leave(claim: Claim, error: Exception, progress: Progress | None = None) -> None:
+    """Let go of a run that cannot be written for now; it goes on from its last commit.
+
+    Where not even that can be written, a thread waits for the database: what calls came to is
+    recorded then, and the run given back as if this claim had not been.
+    """
     _tell_away(_facts(claim, error), error)
-    with suppress(Exception), patient(0):
-        give_back(claim.lease, wake_in=1.0)
+    try:
+        with patient(0):
+            _record_and_give_back(claim.lease, progress, wake_in=1.0)
+    except Exception:
+        threading.Thread(target=_give_back_later, args=(claim.lease, progress), daemon=True).start()
+
+
+def _record_and_give_back(lease: Lease, progress: Progress | None, **how: Any) -> None:
+    if progress is not None and progress.unrecorded:
+        record_again(progress)
+        if progress.unrecorded:
+            raise DatabaseError("an outcome cannot be recorded yet")
+    give_back(lease, **how)
+
+
+def _give_back_later(lease: Lease, progress: Progress | None) -> None:
+    with suppress(Exception), patient(LONGEST_OUTAGE_SECONDS):
+        _record_and_give_back(lease, progress, count_claim=False)
+    connections.close_all()
 
 
 def _tell_away(facts: dict[str, object], error: Exception) -> None:
