@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from django.dispatch import receiver
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from agentruntime.lifecycle.ledger import database_now
 from agentruntime.lifecycle.record import tell
 from agentruntime.models import (
     CallStatus,
@@ -75,7 +75,7 @@ def _new_approval(interrupt: Interrupt) -> Approval:
     policy = policy_for(payload["tool"], rule)
     shown = mask(payload["arguments"])
     requester = interrupt.run.user
-    now = timezone.now()
+    now = database_now()
     return Approval(
         interrupt=interrupt,
         title=payload.get("title") or "",
