@@ -168,6 +168,8 @@ def recheck_right(interrupt: Interrupt, **_: Any) -> str | None:
 @receiver(run_ended, dispatch_uid="approvals.ended")
 def note_loose_ends(run: Any, **_: Any) -> None:
     """Say of approved calls that the end of the run overtook what became of them."""
+    if not run.has_asked:
+        return
     open_ones = Approval.objects.filter(
         thread_id=run.thread_id, run_id=run.pk, status=Status.APPROVED, outcome=Outcome.NONE
     )

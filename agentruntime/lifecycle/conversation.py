@@ -70,6 +70,8 @@ def read_conversation(thread: Thread, head: Checkpoint) -> list[Message]:
 
 
 def _recent(thread: Thread, head: Checkpoint) -> list[Message]:
+    if not head.node:  # an input that has just come in: nobody has kept it
+        return []
     entry = cache.recall(thread.pk, head.version)
     try:
         if entry is None or entry["count"] != thread.message_count:

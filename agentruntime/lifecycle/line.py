@@ -99,7 +99,8 @@ def _fail_if_taken(thread_id: uuid.UUID) -> None:
 @receiver(run_ended, dispatch_uid="agentruntime.line.ended")
 def after_end(*, run: Run, **_: Any) -> None:
     """Let the next one in once the end is committed; the sweep does where this is lost."""
-    transaction.on_commit(lambda: _try(run.thread_id))
+    if run.is_followed:
+        transaction.on_commit(lambda: _try(run.thread_id))
 
 
 @receiver(swept, dispatch_uid="agentruntime.line.swept")

@@ -41,8 +41,10 @@ def _look(turn: Turn, drafts: list[ToolExecution], is_again: bool) -> None:
     has_asked = bool(turn.polled)
     run = _held(turn)
     with writing(run.thread_id, run.pk) as pen:
-        fresh = _insert(turn, pen, drafts, is_again)
-        turn.rows = ledger.rows_by_key(run.thread_id, turn.keys)
+        inserted = _insert(turn, pen, drafts, is_again)
+        fresh = set(inserted)
+        all_fresh = len(fresh) == len(turn.keys)
+        turn.rows = inserted if all_fresh else ledger.rows_by_key(run.thread_id, turn.keys)
         _keep_unrecorded(turn)
         if turn.is_first_look:
             _replay(turn, pen, fresh)
@@ -86,15 +88,17 @@ def _drafts(turn: Turn) -> list[ToolExecution]:
     ]
 
 
-def _insert(turn: Turn, pen: Pen, drafts: list[ToolExecution], is_again: bool) -> set[str]:
-    """Insert what is missing; after a lost answer an earlier try may have landed."""
+def _insert(
+    turn: Turn, pen: Pen, drafts: list[ToolExecution], is_again: bool
+) -> dict[str, ToolExecution]:
+    """Insert what is missing, and return it; after a lost answer an earlier try may have landed."""
     keys = [row.call_key for row in drafts]
     there = ledger.rows_by_key(turn.progress.thread.pk, keys) if is_again else {}
     missing = [row for row in drafts if row.call_key not in there]
     at_once = len(drafts) == len(turn.calls) and not any(_has_a_turn(turn, row) for row in drafts)
     started = insert_intents(pen, turn.progress.lease, missing, start=at_once)
     turn.marked |= {row.pk for row in started}
-    return {row.call_key for row in missing}
+    return {row.call_key: row for row in missing}
 
 
 def _has_a_turn(turn: Turn, row: ToolExecution) -> bool:

@@ -55,6 +55,8 @@ class Progress:
     run_agent: Callable[..., Any] = lambda *_: None
     """How a call asks an agent: set by whoever takes the steps."""
     meter: Meter = field(default_factory=Meter)
+    wants_context: dict[str, bool] = field(default_factory=dict)
+    """By the name of a node, whether it takes `ctx`."""
     _ids: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -99,7 +101,7 @@ class Progress:
             self.thread.pk, self.version, self.state.messages, before=self.claimed_version
         )
         if self.run.base_version > 1:
-            cache.forget(self.thread.pk, self.run.base_version - 1)  # where the one before had ended
+            cache.forget(self.thread.pk, self.run.base_version - 1)  # where the last one ended
 
     def remember_unsaved(self) -> None:
         """Put the steps that are not in the database yet into the hot cache, under the saved

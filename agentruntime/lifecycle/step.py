@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -70,7 +71,7 @@ def _call_node(
     )
     before = progress.state
     given = before.model_copy(update=_copies(before))
-    arguments = (given, execution) if takes_context(node) else (given,)
+    arguments = (given, execution) if _wants_context(progress, node) else (given,)
     crash_point("P4")
     token = current_execution.set(execution)
     try:
@@ -92,12 +93,19 @@ def _call_node(
     return replace(read_result(work.result, name, before), leftover=leftover)
 
 
+def _wants_context(progress: Progress, node: Any) -> bool:
+    """As `takes_context`, which reads a signature: once per run and node."""
+    known = progress.wants_context.get(progress.next_node)
+    if known is None:
+        known = progress.wants_context[progress.next_node] = takes_context(node)
+    return known
+
+
 def _copies(state: State) -> dict[str, Any]:
     """Copies of all fields: what a node does to its state in place never leaks into the
     thread's.
     """
-    fresh = state.model_copy(update={"messages": []}).model_copy(deep=True)
-    copies = {name: getattr(fresh, name) for name in state_fields(type(state))}
+    copies = {name: deepcopy(getattr(state, name)) for name in state_fields(type(state))}
     return {**copies, "messages": list(state.messages)}
 
 

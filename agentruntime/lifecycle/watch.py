@@ -11,6 +11,9 @@ from agentruntime.models.transactions import give_back_connection
 
 SHORT_SECONDS = 0.005
 """How long a waiting thread keeps its connection: about what giving it back costs."""
+TOGETHER_SECONDS = 0.001
+"""How long after one of several works the others are waited for: what ends at about the same moment
+is recorded in one commit, and a commit takes longer."""
 
 
 def wait_any(control: Control, works: Mapping[Work, float | None]) -> tuple[list[Work], list[Work]]:
@@ -26,7 +29,7 @@ def wait_any(control: Control, works: Mapping[Work, float | None]) -> tuple[list
         give_back_connection()
         first = control.next(until)
     if first is not None and len(works) > 1:
-        time.sleep(0)  # siblings that end at the same moment are recorded together
+        time.sleep(TOGETHER_SECONDS)
     done = [work for work in works if work.done]
     moment = time.monotonic()
     overdue = [

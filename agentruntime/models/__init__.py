@@ -23,7 +23,7 @@ The write protocol, which the rest of the runtime refers to:
 
 from agentruntime.models.branch_step import BranchStep
 from agentruntime.models.checkpoint import Checkpoint
-from agentruntime.models.clock import DatabaseTime
+from agentruntime.models.clock import DatabaseTime, StatementTime
 from agentruntime.models.event import Event
 from agentruntime.models.interrupt import Interrupt, InterruptKind, InterruptStatus
 from agentruntime.models.mcp_tool import McpTool
@@ -66,6 +66,7 @@ __all__ = [
     "RateWindow",
     "Run",
     "RunStatus",
+    "StatementTime",
     "StoredJSON",
     "Thread",
     "TokenGrant",

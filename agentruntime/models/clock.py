@@ -13,6 +13,7 @@ class DatabaseTime(Func):
     """
 
     output_field = DateTimeField()
+    on_postgresql = "clock_timestamp()"
 
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__()
@@ -20,8 +21,8 @@ class DatabaseTime(Func):
 
     def as_postgresql(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:
         if not self.seconds:
-            return "clock_timestamp()", []
-        return "(clock_timestamp() + make_interval(secs => %s::double precision))", [self.seconds]
+            return self.on_postgresql, []
+        return f"({self.on_postgresql} + make_interval(secs => %s::float8))", [self.seconds]
 
     def as_sqlite(self, compiler: Any, connection: Any, **_: Any) -> tuple[str, list[Any]]:
         modifier = f"{self.seconds:+.3f} seconds"
@@ -29,3 +30,11 @@ class DatabaseTime(Func):
 
     def get_group_by_cols(self) -> list[Any]:
         return []
+
+
+class StatementTime(DatabaseTime):
+    """The time at which the statement began. It is one moment for all rows, so what is due can be
+    found by an index; for conditions only.
+    """
+
+    on_postgresql = "statement_timestamp()"

@@ -9,6 +9,7 @@ from django.db import models
 
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.graph.messages import ToolCall
+from agentruntime.models.stored_json import StoredJSON
 from agentruntime.models.thread import Thread
 
 
@@ -21,9 +22,9 @@ class Message(models.Model):
     version = models.PositiveIntegerField()
     role = models.CharField(max_length=10)
     content = models.TextField(blank=True, default="")
-    tool_calls = models.JSONField(default=list, blank=True)
+    tool_calls = StoredJSON(default=list, blank=True)
     tool_call_id = models.CharField(max_length=255, blank=True, default="")
-    extra = models.JSONField(default=dict, blank=True)
+    extra = StoredJSON(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     VALUE_COLUMNS = ("id", "role", "content", "tool_calls", "tool_call_id", "extra")

@@ -14,7 +14,7 @@ from django.db import models
 from django.db.models import Q
 
 from agentruntime.exceptions import LeaseLost, RunNotFound
-from agentruntime.models.clock import DatabaseTime
+from agentruntime.models.clock import DatabaseTime, StatementTime
 from agentruntime.models.thread import Thread
 
 
@@ -61,9 +61,9 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def claimable(self) -> RunQuerySet:
         """Runs that nobody works on and that are due: queued, or running on a lapsed lease."""
-        queued = Q(status=RunStatus.QUEUED) & (Q(wake_at=None) | Q(wake_at__lte=DatabaseTime()))
+        queued = Q(status=RunStatus.QUEUED) & (Q(wake_at=None) | Q(wake_at__lte=StatementTime()))
         return self.filter(
-            queued | Q(status=RunStatus.RUNNING, lease_expires_at__lt=DatabaseTime()),
+            queued | Q(status=RunStatus.RUNNING, lease_expires_at__lt=StatementTime()),
             is_in_line=False,
         )
 
@@ -124,6 +124,10 @@ class Run(models.Model):
 
     objects = RunQuerySet.as_manager()
 
+    is_followed = True
+    """Whether a run may stand in line behind this one; false where its end has looked."""
+    has_asked = True
+    """Whether it may have asked somebody something; false where its end has looked."""
     was_started_before = False
     """Set by `start_run` where an idempotency key returned a run that was there already."""
 

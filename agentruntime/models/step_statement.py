@@ -77,7 +77,12 @@ ENDS = STATEMENT.format(
          lease_expires_at = NULL, lease_owner = '', stop_requested_at = NULL
     FROM held, head WHERE agentruntime_run.id = held.id
   RETURNING agentruntime_run.*""",
-    returned=f", {columns_of(Run, 'progress')} FROM head, progress",
+    returned=f""",
+       EXISTS (SELECT FROM agentruntime_run AS other WHERE other.thread_id = progress.thread_id
+                  AND other.status = 'queued' AND other.is_in_line),
+       EXISTS (SELECT FROM agentruntime_interrupt WHERE run_id = %(run)s::uuid),
+       {columns_of(Run, "progress")}
+  FROM head, progress""",
 )
 
 
@@ -117,7 +122,11 @@ def write_steps(lease: Lease, expected: int, added: Added) -> Counters | None:
 def write_last_steps(lease: Lease, expected: int, added: Added) -> tuple[Counters, Run] | None:
     """Append to a thread and complete the run; return the counters and the run, or None."""
     row = _execute(ENDS, lease, expected, added)
-    return (Counters(*row[:3]), read_row(Run, iter(row[3:]))) if row else None
+    if row is None:
+        return None
+    run = read_row(Run, iter(row[5:]))
+    run.is_followed, run.has_asked = row[3:5]
+    return Counters(*row[:3]), run
 
 
 def _execute(statement: str, lease: Lease, expected: int, added: Added) -> Any:

@@ -13,6 +13,9 @@ class Unreadable(str):
     """What stands in place of a stored value that cannot be read back: its text, cut."""
 
 
+EMPTY: dict[str, type[Any]] = {"[]": list, "{}": dict}
+
+
 class StoredJSON(models.JSONField):
     """A `JSONField` that gives `Unreadable` for what is no JSON (any more), or nested too deep.
 
@@ -23,6 +26,8 @@ class StoredJSON(models.JSONField):
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         if value is None or isinstance(expression, KeyTransform):
             return super().from_db_value(value, expression, connection)
+        if value in EMPTY:  # as most of the columns of most messages are
+            return EMPTY[value]()
         try:
             return json.loads(value, cls=self.decoder)
         except (ValueError, TypeError, RecursionError):
