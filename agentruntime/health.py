@@ -19,7 +19,7 @@ from django.urls import re_path
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from agentruntime.models import DatabaseTime, DeliveryStatus, Run, RunStatus, WebhookDelivery
+from agentruntime.models import DeliveryStatus, Run, RunStatus, StatementTime, WebhookDelivery
 
 WAITING_TOO_LONG_SECONDS = 30.0
 Check = Callable[[], dict[str, Any]]
@@ -74,13 +74,13 @@ def _oldest_queued() -> dict[str, Any]:
 
 def _sweep() -> dict[str, Any]:
     """How long the longest lapsed lease has not been taken up again."""
-    lapsed = Run.objects.filter(status=RunStatus.RUNNING, lease_expires_at__lt=DatabaseTime())
+    lapsed = Run.objects.filter(status=RunStatus.RUNNING, lease_expires_at__lt=StatementTime())
     return _age(lapsed, "lease_expires_at")
 
 
 def _outbox() -> dict[str, Any]:
     """How long the oldest webhook that is due has not been sent."""
-    due = WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING, due_at__lt=DatabaseTime())
+    due = WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING, due_at__lt=StatementTime())
     return _age(due, "due_at")
 
 

@@ -23,6 +23,7 @@ from agentruntime.models import (
     DatabaseTime,
     DeliveryStatus,
     Event,
+    StatementTime,
     Thread,
     WebhookDelivery,
     WebhookEndpoint,
@@ -87,7 +88,7 @@ def payload_of(event: Event) -> dict[str, Any]:
 @receiver(swept, dispatch_uid="agentruntime.webhooks.send")
 def send_due(**_: Any) -> None:
     """Hand what is due to the senders; the sweep itself waits for none of them."""
-    due = WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING, due_at__lte=DatabaseTime())
+    due = WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING, due_at__lte=StatementTime())
     for delivery_id in due.order_by("due_at").values_list("pk", flat=True)[: PARALLEL * 2]:
         if not _places.acquire(blocking=False):
             return

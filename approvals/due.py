@@ -14,10 +14,9 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connections
-from django.db.models import Q
 from django.dispatch import receiver
 
-from agentruntime.models import DatabaseTime
+from agentruntime.models import DatabaseTime, StatementTime
 from agentruntime.models.transactions import durably
 from agentruntime.signals import noticed, swept
 from approvals.conf import approval_settings
@@ -41,7 +40,7 @@ def sweep() -> int:
 def start_sweep(**_: Any) -> None:
     """Plan what is due, and have it sent beside the sweep, which waits for no mail server."""
     plan_due()
-    if not Notice.objects.filter(status=NoticeStatus.DUE, due_at__lte=DatabaseTime()).exists():
+    if not Notice.objects.filter(status=NoticeStatus.DUE, due_at__lte=StatementTime()).exists():
         return
     if _sending.acquire(blocking=False):
         _pool.submit(_send_and_release)
@@ -64,10 +63,12 @@ def _send_and_release() -> None:
 
 def plan_due() -> None:
     """Plan every round whose time has come, each in a transaction of its own."""
-    now = DatabaseTime()
-    due = Q(notify_at__lte=now) | Q(remind_at__lte=now) | Q(escalate_at__lte=now)
-    found = Approval.objects.filter(due, status=Status.PENDING).values_list("pk", flat=True)
-    for approval_id in list(found[:STEP]):
+    pending = Approval.objects.filter(status=Status.PENDING)
+    found: set[uuid.UUID] = set()
+    for name, _ in ROUNDS:  # one look for each, as each has an index
+        due = pending.filter(**{f"{name}__lte": StatementTime()}).order_by(name)
+        found.update(due.values_list("pk", flat=True)[:STEP])
+    for approval_id in found:
         _each(lambda pk=approval_id: _plan(pk), approval_id)  # type: ignore[misc]
 
 

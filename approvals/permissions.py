@@ -213,8 +213,11 @@ def visible_to(rights: Rights | None, own: bool = True) -> Q:
 
 def decidable_by(rights: Rights) -> Q:
     """Return the condition that the permission and the group of an approval's rule are held."""
+    nobody = Q(pk__in=[])
     groups = Q(group="") | Q(group__in=rights.groups) | Q(escalated_to__in=rights.groups)
     named = Q(permission__in=rights.permissions) | (Q(permission="") & ~Q(group=""))
+    if not rights.permissions and not rights.groups:
+        named = nobody  # as it would come out; said here, so that the rest finds its index
     rules = approval_settings().RULES
     tools = [
         tool
@@ -223,7 +226,7 @@ def decidable_by(rights: Rights) -> Q:
             rights.has(one.permission, one.group) for one in map(band_from, rule.get("limits", ()))
         )
     ]
-    by_limit = Q(tool__in=[tool for tool in tools if tool != "*"])
+    by_limit = Q(tool__in=[tool for tool in tools if tool != "*"]) if tools else nobody
     if "*" in tools:
         by_limit |= ~Q(tool__in=[tool for tool in rules if tool != "*"])
     return (named & groups) | (Q(permission="", group="") & by_limit)

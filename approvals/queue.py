@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Any
 
 from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
@@ -10,13 +11,12 @@ from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 from agentruntime.exceptions import UnknownGraph
 from agentruntime.graph import get_graph
 from agentruntime.graph.registry import graph_names
-from agentruntime.models import DatabaseTime
+from agentruntime.models import StatementTime
 from approvals.conf import approval_settings
 from approvals.models import Approval, Status
 from approvals.permissions import Band, Rights, allowed_by_name, band_from, decidable_by, visible_to
 
-MOST_STAMPED = 500
-MOST_COUNTED = 10_000
+MOST_LOOKED_AT = 500
 
 
 def queue_for(rights: Rights | None) -> QuerySet[Approval]:
@@ -33,6 +33,11 @@ def queue_for(rights: Rights | None) -> QuerySet[Approval]:
             output_field=IntegerField(),
         )
     ).select_related("claimed_by", "requester")
+
+
+def is_long(found: QuerySet[Approval]) -> bool:
+    """Say whether there are more than can be put in order for each look."""
+    return found.order_by("created_at").values("pk")[:MOST_LOOKED_AT].count() == MOST_LOOKED_AT
 
 
 def waits_for(rights: Rights) -> Q:
@@ -93,13 +98,20 @@ def known_rules() -> tuple[set[str], set[str]]:
 
 
 def _rules_of_tools() -> list[Any]:
-    found = []
+    return [tool.approval for tool in _known_tools() if tool.approval is not None]
+
+
+def gated_tools() -> list[str]:
+    """Return the names of all known tools that a person may have to allow."""
+    by_setting = {one for one in approval_settings().RULES if one != "*"}
+    return sorted(by_setting | {tool.name for tool in _known_tools() if tool.approval is not None})
+
+
+def _known_tools() -> list[Any]:
+    found: list[Any] = []
     for name in graph_names():
-        try:
-            tools = get_graph(name).tools.values()
-        except UnknownGraph:
-            continue
-        found.extend(tool.approval for tool in tools if tool.approval is not None)
+        with suppress(UnknownGraph):
+            found.extend(get_graph(name).tools.values())
     return found
 
 
@@ -114,15 +126,15 @@ def next_for(rights: Rights, after: Approval | None = None) -> Approval | None:
 def pulse(rights: Rights | None) -> dict[str, Any]:
     """Return a small answer that changes whenever the queue of these rights does.
 
-    Of a queue of many thousands the beginning is looked at, and nothing is counted beyond
-    `MOST_COUNTED`.
+    Of a queue of many thousands the beginning is looked at: the oldest `MOST_LOOKED_AT`.
     """
     pending = Approval.objects.filter(visible_to(rights), status=Status.PENDING)
-    first = pending.order_by("created_at", "id")[:MOST_STAMPED]
+    first = pending.order_by("created_at", "id")[:MOST_LOOKED_AT]
     rows = list(first.values_list("pk", "digest", "claimed_by_id"))
-    waiting = len(rows)
-    if waiting == MOST_STAMPED:
-        waiting = pending.order_by("created_at")[:MOST_COUNTED].count()
-    late = pending.filter(expires_at__lt=DatabaseTime()).order_by("expires_at")
-    stamp = hashlib.sha256(repr((waiting, rows)).encode()).hexdigest()[:16]
-    return {"waiting": waiting, "overdue": late[:MOST_COUNTED].count(), "stamp": stamp}
+    late = pending.filter(expires_at__lt=StatementTime()).order_by("expires_at")
+    return {
+        "waiting": len(rows),
+        "is_longer": len(rows) == MOST_LOOKED_AT,
+        "overdue": late[:MOST_LOOKED_AT].count(),
+        "stamp": hashlib.sha256(repr(rows).encode()).hexdigest()[:16],
+    }

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
 from django.contrib import admin
-from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -22,6 +20,7 @@ from agentruntime.graph.messages import Role
 from agentruntime.graph.registry import get_graph, graph_names
 from agentruntime.graph.tools import Effect
 from agentruntime.models import BranchStep, Checkpoint, Event, Message, ToolExecution
+from agentruntime.pagination import FirstPages
 
 
 def show_json(value: Any) -> SafeString:
@@ -43,19 +42,6 @@ def link_to_list(model: type[Model], text: str, **filters: Any) -> SafeString:
     query = "&".join(f"{name}={value}" for name, value in filters.items())
     name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
     return format_html('<a href="{}?{}">{}</a>', reverse(name), query, text)
-
-
-class FirstPages(Paginator):  # type: ignore[type-arg]
-    """Pages of a table however large: nothing is counted beyond `MOST` rows, nor shown. Whoever
-    wants what lies behind narrows the list, or searches.
-    """
-
-    MOST = 10_000
-
-    @cached_property
-    def count(self) -> int:
-        found: int = self.object_list[: self.MOST].count()
-        return found
 
 
 def one_of(column: str, title: Any, values: Callable[[], Iterable[str]]) -> type:

@@ -11,10 +11,10 @@ from django.dispatch import receiver
 
 from agentruntime.conf import runtime_settings
 from agentruntime.models import (
-    DatabaseTime,
     DeliveryStatus,
     Event,
     RateWindow,
+    StatementTime,
     WebhookDelivery,
 )
 from agentruntime.signals import noticed, swept
@@ -33,7 +33,7 @@ def prune_events(days: float) -> int:
 
     Whatever is left of a thread has no gap: what is numbered before an old event goes with it.
     """
-    old = Event.objects.filter(at__lt=DatabaseTime(-days * 86_400)).order_by()
+    old = Event.objects.filter(at__lt=StatementTime(-days * 86_400)).order_by()
     newest = old.values("thread_id").annotate(last=Max("seq"))[:THREADS_AT_ONCE]
     gone = 0
     for place in newest:
@@ -48,7 +48,7 @@ def prune() -> None:
     if days is not None and days > 0:
         prune_events(days)
     RateWindow.forget_before(int(time.time()) - KEEP_RATES_SECONDS)
-    moment = DatabaseTime(-KEEP_SENT_DAYS * 86_400)
+    moment = StatementTime(-KEEP_SENT_DAYS * 86_400)
     WebhookDelivery.objects.filter(status=DeliveryStatus.SENT, sent_at__lt=moment).delete()
 
 

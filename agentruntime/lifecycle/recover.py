@@ -30,6 +30,7 @@ from agentruntime.models import (
     InterruptStatus,
     Run,
     RunStatus,
+    StatementTime,
     Thread,
     ToolExecution,
 )
@@ -88,7 +89,7 @@ def recover_runs() -> list[uuid.UUID]:
 
 def expire_questions() -> None:
     """End every open question whose time is over, each in a transaction of its own."""
-    due = Interrupt.objects.filter(status=InterruptStatus.OPEN, expires_at__lte=DatabaseTime())
+    due = Interrupt.objects.filter(status=InterruptStatus.OPEN, expires_at__lte=StatementTime())
     for interrupt_id, run_id in due.order_by("expires_at").values_list("pk", "run_id")[:BATCH]:
         try:
             durably(lambda run_id=run_id, pk=interrupt_id: _expire(run_id, pk))  # type: ignore[misc]

@@ -14,6 +14,7 @@ from django.http import (
 )
 from django.urls import path
 
+from agentruntime.pagination import FirstPages
 from approvals.exceptions import NotAllowed
 from approvals.export import FORMATS, PERMISSION, export_decisions
 from approvals.models import Decision
@@ -27,8 +28,8 @@ class DecisionAdmin(admin.ModelAdmin):
     list_display = ("number", "at", "by", "verdict", "approval", "door", "is_final")
     list_filter = ("verdict", "door", "is_final")
     search_fields = ("by", "reason", "approval__title", "approval__target")
-    date_hierarchy = "at"
     list_select_related = ("approval",)
+    paginator = FirstPages
     show_full_result_count = False
     fields = (
         "number", "approval", "verdict", "by", "at", "door", "reason", "is_final", "digest",

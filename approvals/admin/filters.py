@@ -10,8 +10,11 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
-from agentruntime.models import DatabaseTime
+from agentruntime.graph.registry import graph_names
+from agentruntime.models import StatementTime
 from approvals.models import Approval, Status
+from approvals.permissions import rights_of
+from approvals.queue import gated_tools, waits_for
 
 
 class QueueFilter(admin.SimpleListFilter):
@@ -40,11 +43,12 @@ class QueueFilter(admin.SimpleListFilter):
             case "all":
                 return queryset
             case "mine":
-                return pending.filter(rank=0)
+                rights = rights_of(request.user)
+                return pending.filter(waits_for(rights)) if rights else pending.none()
             case "claimed":
                 return pending.filter(claimed_by_id=request.user.pk)
             case "overdue":
-                return pending.filter(expires_at__lt=DatabaseTime())
+                return pending.filter(expires_at__lt=StatementTime())
             case "closed":
                 return queryset.exclude(status=Status.PENDING)
         return pending
@@ -66,24 +70,26 @@ class StatusFilter(admin.SimpleListFilter):
 
 
 class _ByColumn(admin.SimpleListFilter):
-    column = ""
-
-    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
-        found = model_admin.get_queryset(request).order_by().values_list(self.column, flat=True)
-        return [(one, one) for one in sorted(set(found.distinct()[:100])) if one]
+    """By what the registered graphs know; to look for values in the table would read all of it."""
 
     def queryset(self, request: Any, queryset: QuerySet[Approval]) -> QuerySet[Approval]:
-        return queryset.filter(**{self.column: self.value()}) if self.value() else queryset
+        return queryset.filter(**{self.parameter_name: self.value()}) if self.value() else queryset
 
 
 class KindFilter(_ByColumn):
     title = _("kind")
-    parameter_name = column = "tool"
+    parameter_name = "tool"
+
+    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+        return [(one, one) for one in gated_tools()]
 
 
 class AgentFilter(_ByColumn):
     title = _("agent")
-    parameter_name = column = "graph"
+    parameter_name = "graph"
+
+    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+        return [(one, one) for one in graph_names()]
 
 
 class AmountFilter(admin.SimpleListFilter):

@@ -13,6 +13,7 @@ from django.urls import path
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from agentruntime.pagination import FirstPages
 from approvals.admin import bulk, dashboard, pages
 from approvals.admin.filters import (
     AgentFilter,
@@ -26,19 +27,24 @@ from approvals.figures import in_words
 from approvals.history import note_refused
 from approvals.models import Approval, Door
 from approvals.permissions import Rights, rights_of
-from approvals.queue import may_open_queue, pulse, queue_for
+from approvals.queue import is_long, may_open_queue, pulse, queue_for
 
 
 class Queue(ChangeList):
-    """Rows in the order of the work: mine first, the oldest first; of closed ones the newest."""
+    """Rows in the order of the work: mine first, the oldest first; of closed ones the newest.
+
+    Mine are not looked for in a long queue: the filter shows them alone.
+    """
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Approval]) -> list[Any]:
         if request.GET.get(ORDER_VAR):
             found: list[Any] = super().get_ordering(request, queryset)
             return found
-        if request.GET.get("queue") in ("closed", "all"):
-            return ["rank", "-created_at", "-id"]
-        return ["rank", "created_at", "id"]
+        if request.GET.get("queue") == "closed":
+            return ["-created_at", "-id"]
+        if request.GET.get("queue") == "all":
+            return ["-created_at", "-id"] if is_long(queryset) else ["rank", "-created_at", "-id"]
+        return ["created_at", "id"] if is_long(queryset) else ["rank", "created_at", "id"]
 
 
 @admin.register(Approval)
@@ -51,6 +57,8 @@ class ApprovalAdmin(admin.ModelAdmin):
     search_fields = ("title", "tool", "target", "requester_name")
     list_per_page = 50
     list_max_show_all = 200
+    paginator = FirstPages
+    show_full_result_count = False
     actions = ("approve_selected", "decline_selected")
     change_list_template = "admin/approvals/approval/queue.html"
     object_history_template = "admin/approvals/approval/history.html"

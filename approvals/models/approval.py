@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from agentruntime.models import DatabaseTime, Interrupt
+from agentruntime.models import DatabaseTime, Interrupt, StatementTime
 from approvals.exceptions import ApprovalNotFound
 
 
@@ -43,7 +43,7 @@ class ApprovalQuerySet(models.QuerySet["Approval"]):
 
     def overdue(self) -> ApprovalQuerySet:
         """Those that wait although their time is over."""
-        return self.pending().filter(expires_at__lt=DatabaseTime())
+        return self.pending().filter(expires_at__lt=StatementTime())
 
 
 class Approval(models.Model):

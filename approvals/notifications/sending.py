@@ -16,7 +16,7 @@ from django.utils import timezone
 from standardwebhooks import Webhook
 
 from agentruntime.crash import crash_point
-from agentruntime.models import DatabaseTime
+from agentruntime.models import DatabaseTime, StatementTime
 from agentruntime.models.transactions import durably
 from agentruntime.outbound import Refused, post
 from agentruntime.signals import noticed
@@ -42,7 +42,7 @@ def send_due(limit: int | None = None) -> int:
 
 def take_next() -> Notice | None:
     """Take the notice that is due longest, so that no other sender does; drop what is decided."""
-    due = Notice.objects.filter(status=NoticeStatus.DUE, due_at__lte=DatabaseTime())
+    due = Notice.objects.filter(status=NoticeStatus.DUE, due_at__lte=StatementTime())
     while True:
         rows = due.select_for_update(skip_locked=True)
         notice = rows.order_by("due_at", "id").first()
