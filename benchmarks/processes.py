@@ -113,8 +113,18 @@ def cpu_s(pid: int) -> float:
 
 def peak_kib(pid: int) -> int:
     """The most memory that a process has held, KiB."""
+    return memory_kib(pid, "VmHWM")
+
+
+def rss_kib(pid: int) -> int:
+    """The memory that a process holds now, KiB."""
+    return memory_kib(pid, "VmRSS")
+
+
+def memory_kib(pid: int, name: str) -> int:
+    """A figure of /proc/PID/status in KiB; 0 where there is no such process."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
-    return next((int(x.split()[1]) for x in text.splitlines() if x.startswith("VmHWM")), 0)
+    return next((int(x.split()[1]) for x in text.splitlines() if x.startswith(name)), 0)

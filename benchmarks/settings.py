@@ -2,7 +2,8 @@
 
 Read from the environment besides what the site reads: BENCH_INLINE (a process works off its own
 runs although there is a Redis; the cache stays in Redis), BENCH_QUEUE (a queue apart from those of
-other processes on the same Redis), RETAIL_DATA and RETAIL_JOURNAL (paths).
+other processes on the same Redis), BENCH_NO_WORKER (nothing works off runs by itself), RETAIL_DATA
+and RETAIL_JOURNAL (paths).
 """
 
 from config.settings import *  # noqa: F403
@@ -25,3 +26,5 @@ if env.bool("BENCH_INLINE", default=False):
 AGENTRUNTIME = {**SITE_RUNTIME, "QUEUE_NAME": env.str("BENCH_QUEUE", default="agentruntime")}
 RETAIL_DATA = env.str("RETAIL_DATA", default="")
 RETAIL_JOURNAL = env.str("RETAIL_JOURNAL", default="")
+if env.bool("BENCH_NO_WORKER", default=False):
+    AGENTRUNTIME["EMBEDDED_WORKER"] = False
