@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -74,10 +74,14 @@ async def prepare(
         provider=provider,
         model=model,
         messages=library_messages(sent, origin),
-        settings=_settings(provider, options),
+        settings=_settings(getattr(protocol, "SETTINGS", {}), provider, options),
         parameters=request_parameters(tools),
-        is_whole=getattr(protocol, "is_whole", lambda response, streamed: True),
+        is_whole=getattr(protocol, "is_whole", _always),
     )
+
+
+def _always(response: ModelResponse, *, streamed: bool) -> bool:
+    return True
 
 
 def _address(model: Model[Any]) -> str | None:
@@ -85,8 +89,8 @@ def _address(model: Model[Any]) -> str | None:
     return None if model.system in ("function", "test") else model.base_url or ""
 
 
-def _settings(provider: Provider, options: ModelOptions) -> ModelSettings:
-    merged: dict[str, Any] = {**options.settings, **provider.settings}
+def _settings(usual: Mapping[str, Any], provider: Provider, options: ModelOptions) -> ModelSettings:
+    merged: dict[str, Any] = {**usual, **options.settings, **provider.settings}
     if options.max_tokens is not None:
         merged.setdefault("max_tokens", options.max_tokens)
     return cast("ModelSettings", merged)

@@ -25,8 +25,11 @@ from agentruntime.llm.options import ModelName, ModelOptions, Provider
 
 PROTOCOLS = {
     "openai": "agentruntime.llm.openai_chat",
+    "openai-responses": "agentruntime.llm.openai_responses",
     "anthropic": "agentruntime.llm.anthropic_messages",
 }
+OTHERS = "agentruntime.llm.library_models"
+EXTRAS = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}
 
 
 @dataclass
@@ -58,10 +61,16 @@ def protocol_of(name: ModelName, provider: Provider) -> ModuleType | None:
     if provider.factory is not None:
         return None
     try:
-        return importlib.import_module(PROTOCOLS[provider.kind])
-    except (ImportError, KeyError):
-        problem = f"its library is not installed (pip install agentruntime[{provider.kind}])"
-        raise InvalidModel(model=str(name), problem=problem, attempts=0) from None
+        return importlib.import_module(PROTOCOLS.get(provider.kind, OTHERS))
+    except ImportError:
+        raise _not_installed(name, provider) from None
+
+
+def _not_installed(name: ModelName, provider: Provider) -> InvalidModel:
+    extra = EXTRAS.get(provider.kind)
+    wanted = f"agentruntime[{extra}]" if extra else f"pydantic-ai-slim[{provider.kind}]"
+    problem = f"its library is not installed (pip install {wanted})"
+    return InvalidModel(model=str(name), problem=problem, attempts=0)
 
 
 async def model_for(name: ModelName, provider: Provider, options: ModelOptions) -> Model[Any]:
@@ -103,7 +112,10 @@ def _make(
         way = _way(provider, options)
         if way not in here.clients:
             here.clients[way] = _client(options)
-    model: Model[Any] = protocol.make_model(name, provider, here.clients[way])
+    try:
+        model: Model[Any] = protocol.make_model(name, provider, here.clients[way])
+    except ImportError:
+        raise _not_installed(name, provider) from None
     return model
 
 
@@ -128,5 +140,10 @@ async def close() -> None:
     """Close the connections of the running event loop. The next request opens new ones."""
     with _lock:
         here = _of_loops.pop(asyncio.get_running_loop(), None)
-    for client in here.clients.values() if here else ():
+    if here is None:
+        return
+    for model in here.models.values():
+        async with model:  # at its end, one that has a client of its own closes it
+            pass
+    for client in here.clients.values():
         await client.aclose()

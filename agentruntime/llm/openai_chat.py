@@ -34,15 +34,15 @@ PLAIN_IDS = False
 USER_FIRST = False
 
 
-def make_model(name: ModelName, provider: Provider, http: httpx2.AsyncClient) -> ChatModel:
-    """Return the library's model for `name`; it asks through `http` and retries nothing itself."""
+def make_client(provider: Provider, http: httpx2.AsyncClient) -> AsyncOpenAI:
+    """Return the SDK's client for a provider; it asks through `http` and retries nothing itself."""
     # An Omit keeps the SDK from taking these from the environment.
     headers: dict[str, Any] = {
         "OpenAI-Organization": provider.organization or Omit(),
         "OpenAI-Project": provider.project or Omit(),
         **provider.headers,
     }
-    client = AsyncOpenAI(
+    return AsyncOpenAI(
         api_key=provider.api_key or "none",
         admin_api_key="",
         organization=provider.organization,
@@ -54,6 +54,11 @@ def make_model(name: ModelName, provider: Provider, http: httpx2.AsyncClient) ->
         timeout=http.timeout,
         max_retries=0,
     )
+
+
+def make_model(name: ModelName, provider: Provider, http: httpx2.AsyncClient) -> ChatModel:
+    """Return the library's model for `name`."""
+    client = make_client(provider, http)
     own = not provider.base_url or provider.base_url.rstrip("/") == OWN_URL
     return ChatModel(
         name.name,

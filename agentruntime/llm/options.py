@@ -5,27 +5,28 @@ the environment; the caller passes it in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from agentruntime.exceptions import InvalidModel
-
-Kind = Literal["openai", "anthropic"]
 
 
 @dataclass(frozen=True)
 class Provider:
     """How one provider is reached.
 
-    `kind` is the protocol it speaks: OpenAI's chat completions or Anthropic's messages. `base_url`
-    is empty for the provider's own; `headers` are added to every request. `settings` and `profile`
-    are pydantic-ai's `ModelSettings` and `ModelProfile` keys, for what has no name here.
+    `kind` is what it speaks: `openai` (chat completions), `openai-responses`, `anthropic`, or any
+    other provider that pydantic-ai knows by name (`google`, `groq`; its SDK has to be installed,
+    and of the fields below it takes `api_key`, `base_url` and `settings`). Empty: `openai` where
+    there is a `base_url`, else the name before the colon. `base_url` is empty for the provider's
+    own; `headers` are added to every request. `settings` and `profile` are pydantic-ai's
+    `ModelSettings` and `ModelProfile` keys, for what has no name here.
     `return_unknown_fields`: whether fields of an answer that no protocol names are sent back with
     it (some providers demand it, a few refuse it). `factory(name)` makes any other model of
     pydantic-ai instead; then only `settings` is used.
     """
 
-    kind: Kind = "openai"
+    kind: str = ""
     api_key: str = field(default="", repr=False)
     base_url: str = ""
     organization: str = ""
@@ -74,7 +75,8 @@ class ModelOptions:
             raise _invalid(str(model), f"no provider is {model.provider!r}; there are: {known}")
         if not found.api_key and not found.base_url and found.factory is None:
             raise _invalid(str(model), f"the provider {model.provider!r} has no API key")
-        return found
+        kind = found.kind or ("openai" if found.base_url else model.provider)
+        return replace(found, kind=kind)
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,13 @@ class ModelName:
 def usual_providers(
     *, openai_api_key: str = "", openai_base_url: str = "", anthropic_api_key: str = ""
 ) -> dict[str, Provider]:
-    """Return the providers `openai` and `anthropic`, as far as there is a key or an address."""
+    """Return `openai`, `openai-responses` and `anthropic`, as far as there is a key or an
+    address.
+    """
     found: dict[str, Provider] = {}
     if openai_api_key or openai_base_url:
-        found["openai"] = Provider(api_key=openai_api_key, base_url=openai_base_url)
+        for kind in ("openai", "openai-responses"):
+            found[kind] = Provider(kind, api_key=openai_api_key, base_url=openai_base_url)
     if anthropic_api_key:
         found["anthropic"] = Provider(kind="anthropic", api_key=anthropic_api_key)
     return found

@@ -16,7 +16,9 @@ from tests.llm.replies import Answer, Reply
 from tests.llm.scripts import Script
 
 KEY = "sk-canary-7c1f9a2b"
-MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-opus-5"}
+MODELS = {
+    "openai": "gpt-4o-mini", "openai-responses": "gpt-4o-mini", "anthropic": "claude-opus-5",
+}  # fmt: skip
 
 
 @dataclass
@@ -98,7 +100,7 @@ def provider() -> Iterator[FakeProvider]:
         yield running
 
 
-@pytest.fixture(params=["openai", "anthropic"])
+@pytest.fixture(params=["openai", "openai-responses", "anthropic"])
 def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -1,4 +1,4 @@
-"""A provider that is not there: real HTTP on this machine, OpenAI's and Anthropic's protocols.
+"""A provider that is not there: real HTTP on this machine, OpenAI's two protocols and Anthropic's.
 
 `FakeProvider(script)` answers each request with what `script(body)` returns (see `replies`). A
 script decides from the request it is given, never from a counter of its own; failures that pass are
@@ -21,16 +21,25 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.llm import anthropic_protocol, openai_protocol
+from tests.llm import anthropic_protocol, openai_protocol, responses_protocol
 from tests.llm.payloads import InvalidPayload, check_payload
 from tests.llm.replies import Answer, Cut, Failure, Raw, Reply, Silence, error_body
 from tests.llm.scripts import Script, served
 
-PROTOCOLS: dict[str, Any] = {"openai": openai_protocol, "anthropic": anthropic_protocol}
+PROTOCOLS: dict[str, Any] = {
+    "openai": openai_protocol,
+    "openai-responses": responses_protocol,
+    "anthropic": anthropic_protocol,
+}
+PATHS = {
+    "/v1/chat/completions": "openai",
+    "/v1/responses": "openai-responses",
+    "/v1/messages": "anthropic",
+}
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class FakeProvider:
         return f"{self.url}/v1"
 
     def base_url(self, protocol: str) -> str:
-        return self.openai_url if protocol == "openai" else self.url
+        return self.url if protocol == "anthropic" else self.openai_url
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -97,6 +106,8 @@ class FakeProvider:
         self._failures.extend(replies)
 
     def reply_to(self, received: Received) -> Reply:
+        if received.protocol == "openai-responses":
+            received = replace(received, body=responses_protocol.as_chat(received.body))
         self.requests.append(received)
         if self._failures:
             return self._failures.popleft()
@@ -143,13 +154,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         path = self.path.partition("?")[0]
-        protocol = "anthropic" if path.startswith("/v1/messages") else "openai"
+        asked = path.removesuffix("/count_tokens").removesuffix("/input_tokens")
+        protocol = PATHS.get(asked, "openai")
         received = Received(protocol, self.path, dict(self.headers), body)
-        if path.endswith("/count_tokens"):
+        if asked != path:
             self.server.provider.requests.append(received)
             counted = {"input_tokens": self.server.provider.tokens_counted}
             return self._send(200, json.dumps(counted).encode())
-        if path not in ("/v1/chat/completions", "/v1/messages"):
+        if path not in PATHS:
             return self._send(404, error_body(protocol, Failure(404, f"no such path {path}")))
         self._answer(received, self.server.provider.reply_to(received))
 

@@ -27,6 +27,11 @@ class InvalidPayload(AssertionError):
 
 def check_payload(payload: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
     """Raise `InvalidPayload` unless a request, or its list of messages, is one a provider takes."""
+    if isinstance(payload, Mapping) and "input" in payload:
+        found = responses_problems(payload["input"]) + tool_problems(payload.get("tools") or [])
+        if found:
+            raise InvalidPayload(found)
+        return
     messages = payload["messages"] if isinstance(payload, Mapping) else payload
     is_anthropic = any(isinstance(one.get("content"), list) for one in messages) or (
         isinstance(payload, Mapping) and "max_tokens" in payload and "system" in payload
@@ -69,6 +74,41 @@ def _openai_call(n: int, call: Mapping[str, Any]) -> Iterable[str]:
         is_object = False
     if not is_object:
         yield f"message {n}: the arguments of {call['id']} are no JSON object"
+
+
+# --- OpenAI's responses ----------------------------------------------------------------------
+
+
+def responses_problems(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    pairing = _Pairing()
+    problems: list[str] = []
+    turn: list[Any] = []
+    for n, item in enumerate(items):
+        kind = item.get("type", "message")
+        if kind == "function_call":
+            turn.append(item["call_id"])
+            call = {"id": item["call_id"], "function": item}
+            problems += _openai_call(n, call)
+            continue
+        if turn if kind == "function_call_output" else item.get("role") == "user":
+            pairing.turn(n, turn)
+            turn = []
+        if kind == "function_call_output":
+            pairing.result(n, item["call_id"])
+            if not isinstance(item["output"], str):
+                problems.append(f"item {n}: the result is no text")
+        elif kind == "message" and not _text_of(item).strip():
+            problems.append(f"item {n}: {item['role']} says nothing")
+    if turn:
+        pairing.turn(len(items), turn)
+    return problems + pairing.finish(OPENAI_ID)
+
+
+def _text_of(item: Mapping[str, Any]) -> str:
+    content = item["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(one.get("text", one.get("refusal", "")) for one in content)
 
 
 # --- Anthropic's messages --------------------------------------------------------------------

@@ -12,9 +12,10 @@ from pydantic_ai.models.function import FunctionModel
 
 from agentruntime import exceptions, llm
 from agentruntime.graph import Message
+from agentruntime.llm.options import read_model_names
 from tests.llm.conftest import KEY, Asker, stored
 from tests.llm.fake_server import FakeProvider
-from tests.llm.replies import Answer
+from tests.llm.replies import Answer, Call, Cut, Failure
 
 
 def options_for(provider: FakeProvider, **changes) -> llm.ModelOptions:
@@ -70,7 +71,7 @@ async def test_another_key_is_another_client(provider):
 
 async def test_many_questions_at_once_get_their_own_answers(asker: Asker):
     asker.provider.split = 9
-    answers = await asyncio.gather(*(asker.ask(Message.user(f"number {n}")) for n in range(20)))
+    answers = await asyncio.gather(*(asker.ask(Message.user(f"number {n}")) for n in range(8)))
     assert all(f"number {n}" in answer.content for n, answer in enumerate(answers))
 
 
@@ -195,16 +196,22 @@ def test_of_a_chain_the_dearest_counts():
 
 
 async def test_settings_reach_the_provider(asker: Asker):
-    await asker.ask(max_tokens=77, settings={"stop_sequences": ["END"]})
+    setting = {"stop_sequences": ["END"]}
+    if asker.protocol == "openai-responses":  # it knows no such thing
+        setting = {"temperature": 0.25}
+    await asker.ask(max_tokens=77, settings=setting)
     body = asker.provider.bodies[-1]
-    assert body.get("max_completion_tokens", body.get("max_tokens")) == 77
-    assert body.get("stop", body.get("stop_sequences")) == ["END"]
+    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+    assert [body[name] for name in names if name in body] == [77]
+    told = body.get("stop", body.get("stop_sequences", body.get("temperature")))
+    assert told == next(iter(setting.values()))
 
 
 def test_the_usual_providers_are_those_that_have_a_key():
     found = llm.usual_providers(openai_base_url="http://127.0.0.1:1/v1", anthropic_api_key=KEY)
     assert {name: one.kind for name, one in found.items()} == {
         "openai": "openai",
+        "openai-responses": "openai-responses",
         "anthropic": "anthropic",
     }
     assert llm.usual_providers() == {}
@@ -247,3 +254,66 @@ async def test_any_model_of_the_library_can_be_used():
     assert answer.content == "Done."
     assert answer.tool_calls[0].arguments == {"a": 1}
     assert answer.extra["provider"] == "ours"
+
+
+# --- by name ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kind"),
+    [
+        ("openai:x", {"api_key": KEY}, "openai"),
+        ("local:x", {"base_url": "http://127.0.0.1:1/v1"}, "openai"),
+        ("groq:x", {"api_key": KEY}, "groq"),
+        ("google:x", {"kind": "openai", "api_key": KEY}, "openai"),
+    ],
+)
+def test_what_a_provider_speaks_follows_from_its_name_where_nothing_is_said(name, given, kind):
+    [model] = read_model_names(name)
+    options = llm.ModelOptions(providers={model.provider: llm.Provider(**given)})
+    assert options.provider(model).kind == kind
+
+
+async def test_a_provider_that_the_library_knows_is_asked_by_its_name(provider: FakeProvider):
+    """Ollama is one of them, and takes an address; it speaks like OpenAI."""
+    made = {"ours": llm.Provider(kind="ollama", base_url=provider.openai_url)}
+    options = llm.ModelOptions(providers=made, first_wait=0.01)
+    asked = [Message.user("hello")]
+    answer = await llm.complete("ours:llama3:8b", asked, options=options)
+    assert (answer.content, answer.extra["kind"]) == ("You said: hello", "ollama")
+    assert provider.bodies[-1]["model"] == "llama3:8b"
+
+    provider.fail(Cut(Answer(text="A half of"), how="end"), Failure(500))
+    deltas = []
+    answer = await llm.complete("ours:m", asked, options=options, on_delta=deltas.append)
+    assert answer.content == "You said: hello"
+    assert (answer.extra["attempts"], len(provider.requests)) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kind": "nobody"}, "no model of the library"),
+        ({"kind": "deepseek", "base_url": "http://127.0.0.1:1"}, "takes no address"),
+        ({"kind": "groq"}, "not installed"),
+    ],
+)
+async def test_a_provider_that_cannot_be_reached_like_that_is_said(given, said):
+    options = llm.ModelOptions(providers={"ours": llm.Provider(api_key=KEY, **given)})
+    with pytest.raises(exceptions.InvalidModel, match=said):
+        await llm.complete("ours:x", [Message.user("hello")], options=options)
+
+
+async def test_reasoning_of_the_responses_api_goes_back_as_it_came(provider: FakeProvider):
+    made = {"ours": llm.Provider("openai-responses", base_url=provider.openai_url)}
+    options = llm.ModelOptions(providers=made)
+    thinking = [("I wonder.", 'gAAA+/="\\ü')]
+    provider.script = lambda body: Answer(text="I look.", thinking=thinking, calls=[Call(id="a")])
+    asked = [Message.user("hello")]
+    answer = await llm.complete("ours:gpt-5-mini", asked, options=options, on_delta=print)
+    more = [stored(answer), Message.tool("r", tool_call_id="a")]
+    await llm.complete("ours:gpt-5-mini", [*asked, *more], options=options)
+    sent = provider.bodies[-1]
+    [item] = [one for one in sent["input"] if one.get("type") == "reasoning"]
+    assert (item["id"], item["encrypted_content"]) == ("rs_0", thinking[0][1])
+    assert sent["store"] is False
