@@ -28,6 +28,7 @@ from agentruntime.models import (
 )
 
 MAX_AMOUNT_DIGITS = 60
+SAME_NO = " The same call was declined before, so nobody was asked again."
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ def standing_of(
     progress: Progress, row: ToolExecution, tool: Tool, asked: list[Interrupt]
 ) -> Standing:
     """Say where a gated call stands, given the approvals asked for it so far, oldest first."""
+    if not asked and (no := _declined_in_this_run(row)):
+        return Standing(refused=no)
     live = [one for one in asked if one.status != InterruptStatus.CANCELLED]
     if not live:
         return _superseded(progress, row, tool, asked)
@@ -223,6 +226,25 @@ def declined(answer: dict[str, Any]) -> Outcome:
         CallStatus.DECLINED,
         error={"code": "CALL_DECLINED_001", "detail": f"{told}. Nothing was done."},
     )
+
+
+def _declined_in_this_run(row: ToolExecution) -> Outcome | None:
+    """The no that a person gave to the same call before, in this run: who said it is not worn down
+    by being asked again. A later message of the user begins another run.
+    """
+    before = ToolExecution.objects.filter(
+        thread_id=row.thread_id,
+        run_id=row.run_id,
+        tool=row.tool,
+        status=CallStatus.DECLINED,
+        pk__lt=row.pk,
+    )
+    for one in before.order_by("-pk"):
+        error = one.error or {}
+        if one.arguments == row.arguments and error.get("code") == "CALL_DECLINED_001":
+            told = str(error["detail"]).removesuffix(SAME_NO)
+            return Outcome(CallStatus.DECLINED, error={**error, "detail": f"{told}{SAME_NO}"})
+    return None
 
 
 def expired(row: ToolExecution) -> Outcome:

@@ -2,7 +2,11 @@
 
 import pytest
 
+from agentruntime.graph import ApprovalRule, Message, ToolCall, create_agent, register, tool
+from agentruntime.graph.registry import unregister
+from agentruntime.lifecycle import start_run
 from agentruntime.models import Interrupt, Run
+from agentruntime.models import Message as Row
 from approvals.decide import decide
 from approvals.exceptions import (
     AlreadyDecided,
@@ -148,3 +152,38 @@ def test_a_superuser_needs_the_right_like_everybody(ask, person):
     approval = ask()
     with pytest.raises(NotAllowed, match="superuser"):
         decide(approval_id=approval.pk, verdict="approve", user=root)
+
+
+@pytest.mark.usefixtures("_work_by_hand")
+def test_a_call_that_was_declined_is_not_asked_about_again_in_its_run(shop, bob, alice, work):
+    def stubborn(messages, tools):
+        """Wants the same refund again after each no, then another; then says what it heard."""
+        said = [one.content for one in messages if one.role == "tool"]
+        if len(said) == 4:
+            return Message.assistant(" | ".join(said))
+        order = "1042" if len(said) < 3 else "7"
+        call = ToolCall(id="again", name="refund", arguments={"order": order})
+        return Message.assistant(tool_calls=[call])
+
+    @tool(approval=ApprovalRule(permission="approvals.decide_refund"))
+    def refund(order: str) -> str:
+        shop.refunds.append(order)
+        return "done"
+
+    register("stubborn", create_agent(model=stubborn, tools=[refund]))
+    try:
+        run = start_run(graph="stubborn", input="please", user=alice)
+        work()
+        first = Approval.objects.get()
+        decide(approval_id=first.pk, verdict="decline", user=bob, reason="too much")
+        work()
+        other = Approval.objects.get(status="pending")
+        assert (other.arguments, Approval.objects.count()) == ({"order": "7"}, 2)
+        decide(approval_id=other.pk, verdict="approve", user=bob)
+        work()
+        said = Row.objects.filter(thread_id=run.thread_id).order_by("ordinal").last().content
+        assert said.count("declined by bob: too much") == 3
+        assert said.count("nobody was asked again") == 2
+        assert shop.refunds == ["7"]
+    finally:
+        unregister("stubborn")
