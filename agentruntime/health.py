@@ -69,19 +69,19 @@ def _redis() -> dict[str, Any]:
 
 def _oldest_queued() -> dict[str, Any]:
     """How long the oldest run waits for a worker."""
-    return _age(Run.objects.filter(status=RunStatus.QUEUED, is_in_line=False), "queued_at")
+    return age_of(Run.objects.filter(status=RunStatus.QUEUED, is_in_line=False), "queued_at")
 
 
 def _sweep() -> dict[str, Any]:
     """How long the longest lapsed lease has not been taken up again."""
     lapsed = Run.objects.filter(status=RunStatus.RUNNING, lease_expires_at__lt=StatementTime())
-    return _age(lapsed, "lease_expires_at")
+    return age_of(lapsed, "lease_expires_at")
 
 
 def _outbox() -> dict[str, Any]:
     """How long the oldest webhook that is due has not been sent."""
     due = WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING, due_at__lt=StatementTime())
-    return _age(due, "due_at")
+    return age_of(due, "due_at")
 
 
 class _SecondsSince(Func):
@@ -98,12 +98,14 @@ class _SecondsSince(Func):
         return self.as_sql(compiler, connection, template=template, **more)
 
 
-def _age(rows: QuerySet[Any], since: str) -> dict[str, Any]:
+def age_of(rows: QuerySet[Any], since: str) -> dict[str, Any]:
+    """Return the seconds since the oldest moment in a column, and whether that is too long."""
     found = rows.aggregate(seconds=Max(_SecondsSince(F(since))))["seconds"]
     seconds = round(max(found or 0.0, 0.0), 1)
     return {"status": "ok" if seconds < WAITING_TOO_LONG_SECONDS else "late", "seconds": seconds}
 
 
+# Other apps add their own.
 CHECKS: dict[str, Check] = {
     "database": _database,
     "redis": _redis,

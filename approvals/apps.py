@@ -10,4 +10,4 @@ class ApprovalsConfig(AppConfig):
 
     def ready(self) -> None:
         """Listen to the runtime: what it asks becomes an approval, due times are met."""
-        from approvals import checks, due, live, receivers  # noqa: F401
+        from approvals import checks, due, health, live, receivers  # noqa: F401

@@ -33,6 +33,7 @@ ROWS: list[set[str]] = [
         "approvals.export",
         "approvals.filters",
         "approvals.forms",
+        "approvals.health",
         "approvals.invariants",
         "approvals.live",
         "approvals.parsers",
@@ -138,6 +139,7 @@ ONLY: dict[str, set[str]] = {
 OF_THE_GRAPH_MODELS_IMPORT = {"agentruntime.graph.messages", "agentruntime.graph.json_values"}
 OF_AGENTRUNTIME_APPROVALS_IMPORT = {
     "agentruntime.sockets",  # what bounds a socket, and how it ends
+    "agentruntime.health",  # what waits is told in one place
     "agentruntime.hub",  # hints reach all processes in one way
     "agentruntime.feeds",  # the few threads in which sockets read
     "agentruntime.events",
@@ -165,6 +167,8 @@ OUTSIDE: dict[str, set[str]] = {
 # Libraries that need not be installed; they are imported where they are used.
 OPTIONAL = {
     "anthropic",
+    "anyio",
+    "httpx2",
     "jsonschema",
     "mcp",
     "mcp_types",
