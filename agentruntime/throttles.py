@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import time
+import unicodedata
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 from rest_framework.throttling import BaseThrottle
@@ -50,8 +52,18 @@ def seconds_to_wait(scope: str, caller: str) -> int:
 
 
 def address_of(request: Any) -> str:
-    """Return the caller's address as the server saw it; a header could be anybody's."""
-    return str(request.META.get("REMOTE_ADDR") or "unknown")
+    """Return the caller's address as the server saw it; a header could be anybody's.
+
+    Of IPv6 it is the network of 64 bits: within it one caller has as many addresses as they like.
+    """
+    given = str(request.META.get("REMOTE_ADDR") or "unknown")
+    try:
+        address = ip_address(given)
+    except ValueError:
+        return given
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return str(IPv6Network((int(address), 64), strict=False))
+    return given
 
 
 def seconds_until_login(request: Any, name: str) -> int:
@@ -61,8 +73,9 @@ def seconds_until_login(request: Any, name: str) -> int:
     name could keep its owner out.
     """
     address = address_of(request)
+    name = unicodedata.normalize("NFKC", name).strip().lower()  # one name, however it is written
     wait = seconds_to_wait("login-address", address)
-    return wait or seconds_to_wait("login", f"{address} {name.strip().lower()[:100]}")
+    return wait or seconds_to_wait("login", f"{address} {name[:100]}")
 
 
 class ScopedRate(BaseThrottle):

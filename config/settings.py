@@ -1,7 +1,7 @@
 """The site's settings: the environment is read here and nowhere else.
 
-Variables: DATABASE_URL, DATABASE_POOL_SIZE, REDIS_URL, SECRET_KEY, DEBUG, HTTPS, ALLOWED_HOSTS,
-OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY. All have defaults that run the demo on one
+Variables: DATABASE_URL, DATABASE_POOL_SIZE, REDIS_URL, SECRET_KEY, SECRET_KEY_FALLBACKS, DEBUG,
+HTTPS, ALLOWED_HOSTS, OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY. All have defaults that run the demo on one
 machine. A bad value stops the start with a sentence that names its variable.
 """
 
@@ -78,6 +78,7 @@ if not SECRET_KEY and not DEBUG:
     raise ImproperlyConfigured("SECRET_KEY must be set when DEBUG is false.")
 # Good for a demo on one machine only, which is what DEBUG means here.
 SECRET_KEY = SECRET_KEY or "django-insecure-demo-only-set-SECRET_KEY-for-anything-else"
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 
 ALLOWED_HOSTS = read_hosts("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 

@@ -12,7 +12,7 @@ from django.db import connections
 from django.utils import timezone
 from knox.models import get_token_model
 
-from agentruntime.models import Run, Thread, TokenGrant
+from agentruntime.models import Run, Thread, TokenGrant, WebhookDelivery, WebhookEndpoint
 from agentruntime.tokens import create_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -53,7 +53,8 @@ def test_nobody_keeps_another_person_out_by_trying_their_name(runtime, ann):
     runtime(RATE_LIMITS={"login": "3/h"})
     tries = [try_to_log_in("ann", "203.0.113.9", "wrong") for _ in range(5)]
     assert tries == [200, 200, 200, 429, 429]
-    assert try_to_log_in(" ANN ", "203.0.113.9") == 429, "the same name, written otherwise"
+    for same in (" ANN ", "\uff41nn"):  # as the form reads it, they are one name
+        assert try_to_log_in(same, "203.0.113.9") == 429
     assert try_to_log_in("ann", "198.51.100.4") == 302
 
 
@@ -62,6 +63,23 @@ def test_one_address_does_not_try_name_after_name(runtime, ann):
     tries = [try_to_log_in(f"name-{number}", "203.0.113.9") for number in range(6)]
     assert tries == [200, 200, 200, 200, 429, 429]
     assert try_to_log_in("ann", "198.51.100.4") == 302
+
+
+@pytest.mark.parametrize(
+    ("given", "counted"),
+    [
+        ("203.0.113.9", "203.0.113.9"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::9", "2001:db8:1:2::/64"),
+        ("::ffff:203.0.113.9", "::ffff:203.0.113.9"),
+        ("a socket", "a socket"),
+        ("", "unknown"),
+    ],
+)
+def test_an_address_is_what_one_caller_has(rf, given, counted):
+    from agentruntime.throttles import address_of
+
+    assert address_of(rf.get("/", REMOTE_ADDR=given)) == counted
 
 
 def test_the_right_password_over_basic_is_counted_too(runtime, ann, api):
@@ -193,8 +211,24 @@ def test_health_tells_and_needs_no_login(client, db):
         "oldest_queued_run",
         "sweep_lag",
         "outbox_lag",
+        "notices_lag",
     }
     assert found["checks"]["database"]["status"] == "ok"
+
+
+def test_health_tells_how_late_each_outbox_is(client, db, ann):
+    from approvals.models import Approval, Notice
+
+    late = timezone.now() - timedelta(seconds=90)
+    approval = Approval.objects.create(run_id=uuid.uuid4(), thread_id=uuid.uuid4())
+    Notice.objects.create(approval=approval, channel="mail", recipient="a@b.c", due_at=late)
+    hook = WebhookEndpoint.objects.create(user=ann, url="https://example.org/", kinds=[])
+    WebhookDelivery.objects.create(endpoint=hook, event_key="k", payload={}, due_at=late)
+    found = client.get("/health/ready").json()
+    assert found["status"] == "degraded"
+    for name in ("outbox_lag", "notices_lag"):
+        check = found["checks"][name]
+        assert (check["status"], 90 <= check["seconds"] < 120) == ("late", True), check
 
 
 def test_health_is_red_without_the_database(client, db, monkeypatch):
