@@ -19,8 +19,10 @@ from approvals.models import Approval, Door
 
 logger = logging.getLogger("approvals")
 
-SAME_TRY = timedelta(hours=1)
-"""The same try of the same person is noted once in this time, however often it is made."""
+REFUSED = "Refused ("
+LATELY = timedelta(hours=1)
+MAX_LATELY = 20
+"""So many tries of one person at one approval are noted in this time, each kind of them once."""
 
 
 def note(approval: Approval, user_id: Any, what: str) -> None:
@@ -50,7 +52,7 @@ def note_refused(approval_id: Any, user: Any, door: str, refused: ApprovalError)
     if user_id is None or refused.status not in (403, 404):
         return
     try:
-        _note_once(approval_id, user_id, f"Refused ({Door(door).label}): {refused}"[:500])
+        _note_once(approval_id, user_id, f"{REFUSED}{Door(door).label}): {refused}"[:500])
     except DatabaseError:
         logger.exception("A refused try could not be noted (approval %s)", approval_id)
 
@@ -59,12 +61,13 @@ def _note_once(approval_id: Any, user_id: Any, what: str) -> None:
     approval = Approval.objects.filter(pk=approval_id).first()
     if approval is None:
         return
-    same = LogEntry.objects.filter(
+    lately = LogEntry.objects.filter(
         content_type=ContentType.objects.get_for_model(Approval),
         object_id=str(approval_id),
         user_id=user_id,
-        change_message=what,
-        action_time__gte=timezone.now() - SAME_TRY,
-    )
-    if not same.exists():
+        change_message__startswith=REFUSED,
+        action_time__gte=timezone.now() - LATELY,
+    ).values_list("change_message", flat=True)
+    noted = list(lately[:MAX_LATELY])
+    if what not in noted and len(noted) < MAX_LATELY:
         note(approval, user_id, what)

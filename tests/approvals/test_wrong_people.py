@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from agentruntime.models import Interrupt, Thread
 from approvals.decide import decide
-from approvals.exceptions import ApprovalError
+from approvals.exceptions import ApprovalError, NotAllowed
 from approvals.models import Approval, Decision
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -170,6 +170,20 @@ def test_the_same_refused_try_is_noted_once_and_shown_in_the_admin(ask, bob, per
     client.force_login(bob)
     page = client.get(f"/admin/approvals/approval/{approval.pk}/history/").content.decode()
     assert "Refused (Python): wrong may not decide this" in page
+
+
+def test_what_is_noted_of_refused_tries_is_bounded(ask, person, settings, monkeypatch):
+    from approvals import history
+
+    monkeypatch.setattr(history, "MAX_LATELY", 3)
+    user, approval = above_the_limit(person, settings), ask(amount="20.00")
+    for amount in range(30, 40):  # each is told with the amount that was tried
+        with pytest.raises(NotAllowed):
+            decide(
+                approval_id=approval.pk, verdict="approve", user=user, digest=approval.digest,
+                arguments={"amount": f"{amount}.00"},
+            )  # fmt: skip
+    assert LogEntry.objects.filter(user=user).count() == 3
 
 
 def test_bulk_tells_nothing_of_what_is_not_visible(ask, bob, person, settings):
