@@ -24,7 +24,9 @@ RING_SIZE = 512
 MAX_LIVE_FRAMES = 200
 RETRY_SECONDS = 1.0
 
-_pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="feeds")
+POOL_THREADS = 4
+
+_pool = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefix="feeds")
 
 
 async def in_pool(fn: Any, *args: Any) -> Any:

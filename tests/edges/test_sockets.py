@@ -1,5 +1,6 @@
 """Who may open a socket, how it ends when they may no longer, and what it never does."""
 
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from tests.edges.communicator import Socket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 in_thread = sync_to_async
+IDLE_SOCKETS = 50  # one user's at most
 
 
 @asynccontextmanager
@@ -349,3 +351,108 @@ async def test_whom_the_admin_shows_a_run_may_watch_it(
         assert await closed_with(made) == 4404
     async with socket(f"/ws/threads/{thread.pk}/", header) as made:
         assert await closed_with(made) == 4404, "the admin's page is about one run"
+
+
+async def test_news_come_after_the_commit_and_never_without_it(ann, thread):
+    import threading
+
+    from django.db import connections, transaction
+
+    from agentruntime.models.transactions import durably
+
+    told, go_on = threading.Event(), threading.Event()
+
+    def store(number: int, fails: bool) -> None:
+        def work() -> None:
+            tell(thread.pk, None, [("test.said", {"n": number})])
+            told.set()
+            assert go_on.wait(10)
+            if fails:
+                transaction.set_rollback(True)
+
+        durably(work)
+        connections.close_all()
+
+    async with socket(f"/ws/threads/{thread.pk}/", await in_thread(bearer)(ann)) as made:
+        for number, fails in ((1, True), (2, False)):
+            told.clear(), go_on.clear()
+            writer = threading.Thread(target=store, args=(number, fails))
+            writer.start()
+            assert await sync_to_async(told.wait, thread_sensitive=False)(10)
+            assert await made.receive_nothing(0.3), "it is not committed yet"
+            go_on.set()
+            await sync_to_async(writer.join, thread_sensitive=False)(10)
+        event = await made.hear()
+        assert (event["seq"], event["data"]) == (1, {"n": 2})
+
+
+async def test_who_comes_after_the_end_is_told_of_it(ann, thread, echo, work):
+    run = await in_thread(start_run)(graph=echo, input="hi", thread_id=thread.pk, user=ann)
+    await in_thread(work)(run.pk)
+    async with socket(f"/ws/runs/{run.pk}/", await in_thread(bearer)(ann)) as made:
+        kinds = []
+        while not kinds or not kinds[-1].startswith("run.completed"):
+            kinds.append((await made.hear())["type"])
+        assert kinds[0] == "run.queued"
+        assert await made.receive_nothing(0.3)
+
+
+async def test_a_slow_read_of_one_holds_up_nobody_and_takes_few_connections(ann, thread, say):
+    """Two hundred idle sockets, and somebody's query that takes long: the others do not notice."""
+    import asyncio
+    import time
+
+    from django.db import connection
+
+    from agentruntime import feeds
+
+    def in_use() -> set[int]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+            return {row[0] for row in cursor.fetchall()}
+
+    header = await in_thread(bearer)(ann)
+    async with contextlib.AsyncExitStack() as stack:
+        path = f"/ws/threads/{thread.pk}/"
+        opened = [
+            await stack.enter_async_context(socket(path, header)) for _ in range(IDLE_SOCKETS)
+        ]
+        slow = asyncio.ensure_future(feeds.in_pool(time.sleep, 2))
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        await in_thread(say)(1)
+        heard = await asyncio.gather(*(made.hear(5) for made in opened))
+        assert [one["seq"] for one in heard] == [1] * IDLE_SOCKETS
+        assert not slow.done(), f"they waited {time.monotonic() - began:.1f} s for it"
+        if connection.vendor == "postgresql":
+            assert len(await in_thread(in_use)()) <= feeds.POOL_THREADS + 8
+        await slow
+
+
+@pytest.mark.database("postgresql")
+async def test_sockets_go_on_after_their_connections_were_cut(ann, thread, say):
+    import asyncio
+    import time
+
+    from django.db import connection
+
+    from agentruntime import feeds
+
+    def own_pid() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            found = cursor.fetchone()[0]
+        time.sleep(0.1)  # so that each thread of the pool is asked
+        return int(found)
+
+    def cut(pids: set[int]) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s) pid", [list(pids)])
+
+    async with socket(f"/ws/threads/{thread.pk}/", await in_thread(bearer)(ann)) as made:
+        await in_thread(say)(1)
+        assert (await made.hear())["seq"] == 1
+        asked = (feeds.in_pool(own_pid) for _ in range(feeds.POOL_THREADS))
+        await in_thread(cut)(set(await asyncio.gather(*asked)))
+        await in_thread(say)(2)
+        assert (await made.hear(10))["seq"] == 2
