@@ -62,6 +62,7 @@ def measure(options: argparse.Namespace) -> None:
             "uvicorn",
             "config.asgi:application",
             "--log-level=warning",
+            "--ws-per-message-deflate=false",  # as the README says
             "--port",
             str(port),
         ],
