@@ -1,4 +1,4 @@
-"""Where user code runs: threads that can be given up, and an event loop that can be replaced.
+"""Where user code runs: threads that can be given up, and the event loop of the process.
 
 Whoever starts a `Work` waits for it on a queue of its own, with a deadline, and may give it up: the
 place is free at once, whatever the work still does. What it brings later goes to `on_late`.
@@ -19,9 +19,9 @@ from typing import Any
 from asgiref.sync import ThreadSensitiveContext
 from django.db import connections
 
+from agentruntime.event_loops import event_loop
+
 IDLE_SECONDS = 60.0
-STUCK_SECONDS = 2.0
-"""How long an event loop may be silent before new work goes to another."""
 
 
 class Work:
@@ -140,89 +140,15 @@ class _OneThread(Executor):
         connections.close_all()
 
 
-class _Loop:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._asked_at: float | None = None
-        threading.Thread(target=self._run, name="agentruntime-loop", daemon=True).start()
-
-    def _run(self) -> None:
-        self.loop.run_forever()
-        self.loop.close()  # it was retired
-
-    def answers(self, seconds: float) -> bool:
-        """Say whether the loop gives a sign of life within so many seconds."""
-        answered = threading.Event()
-        self.loop.call_soon_threadsafe(answered.set)
-        return answered.wait(seconds)
-
-    def is_silent(self) -> bool:
-        """Ask for a sign of life, or say whether the last one is overdue. Does not wait."""
-        asked = self._asked_at
-        if asked is None:
-            self._asked_at = time.monotonic()
-            self.loop.call_soon_threadsafe(self._answer)
-            return False
-        return time.monotonic() - asked > STUCK_SECONDS
-
-    def _answer(self) -> None:
-        self._asked_at = None
-
-    def retire(self) -> None:
-        """End the loop when whoever blocks it lets go of it and its tasks are done."""
-        self.loop.call_soon_threadsafe(self._end_when_empty)
-
-    def _end_when_empty(self) -> None:
-        if asyncio.all_tasks(self.loop):
-            self.loop.call_later(1.0, self._end_when_empty)
-        else:
-            self.loop.stop()
-
-
 _threads = _Threads()
-_loop: _Loop | None = None
-_loop_lock = threading.Lock()
 
 
 def _forget() -> None:
-    global _threads, _loop, _loop_lock
-    _threads, _loop, _loop_lock = _Threads(), None, threading.Lock()
+    global _threads
+    _threads = _Threads()
 
 
 os.register_at_fork(after_in_child=_forget)
-
-
-def event_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop on which this process runs async user code."""
-    global _loop
-    with _loop_lock:
-        if _loop is None:
-            _loop = _Loop()
-        return _loop.loop
-
-
-def replace_stuck_loop(seconds: float = 0.5) -> bool:
-    """Leave the event loop to whoever blocks it, if it does not answer; say whether it was so."""
-    global _loop
-    with _loop_lock:
-        if _loop is None or _loop.answers(seconds):
-            return False
-        _loop.retire()
-        _loop = _Loop()
-        return True
-
-
-def leave_silent_loop() -> bool:
-    """Give new work another event loop if this one has been silent for long; never waits."""
-    global _loop
-    with _loop_lock:
-        if _loop is None or not _loop.is_silent():
-            return False
-        _loop.retire()
-        _loop = _Loop()
-        return True
 
 
 def start(fn: Callable[..., Any], inbox: SimpleQueue[Any], /, *args: Any, **kwargs: Any) -> Work:
@@ -288,15 +214,6 @@ def run_beside(fn: Callable[[], Any]) -> Any:
     if work.error is not None:
         raise work.error
     return work.result
-
-
-def on_event_loop() -> bool:
-    """Say whether the caller runs on an event loop, where it must not block for long."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def now() -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentruntime import executors
+from agentruntime.event_loops import on_event_loop
 from agentruntime.exceptions import Interrupted
 from agentruntime.graph.messages import Message
 from agentruntime.lifecycle import memo
@@ -124,7 +125,7 @@ class Execution:
 
     @staticmethod
     def _beside(work: Callable[[], Any]) -> Any:
-        return executors.run_beside(work) if executors.on_event_loop() else work()
+        return executors.run_beside(work) if on_event_loop() else work()
 
     def emit(self, data: Any) -> None:
         self._tell("tool.progress", {"node": self.node, **self._call, "data": small_news(data)})
@@ -148,19 +149,24 @@ class Execution:
                 logger.debug("%r did not take live news: %r", receiver, failure)
 
     async def complete(
-        self, model: str, messages: Sequence[Message], tools: Sequence[Any]
+        self,
+        model: str,
+        messages: Sequence[Message],
+        tools: Sequence[Any],
+        *,
+        is_told: bool = True,
     ) -> Message:
+        def tell(text: str, **more: Any) -> None:
+            if is_told:
+                self._tell("message.delta", {"node": self.node, "text": text, **more})
+
         async with ModelCall(self._progress, model, messages, tools) as call:
             answer = await ask_model(
                 model,
                 messages,
                 tools,
-                on_delta=lambda text: self._tell(
-                    "message.delta", {"node": self.node, "text": text}
-                ),
-                on_retry=lambda: self._tell(
-                    "message.delta", {"node": self.node, "text": "", "restarts": True}
-                ),
+                on_delta=tell,
+                on_retry=lambda: tell("", restarts=True),
                 deadline=self.deadline,
             )
             call.answered(answer)

@@ -15,8 +15,8 @@ from typing import Any
 from django.db import connections, transaction
 
 from agentruntime.conf import runtime_settings
+from agentruntime.event_loops import leave_silent_loop
 from agentruntime.exceptions import Cancelled, LeaseLost
-from agentruntime.executors import leave_silent_loop
 from agentruntime.models import DatabaseTime, Lease, Run, RunStatus
 from agentruntime.signals import counted, noticed
 

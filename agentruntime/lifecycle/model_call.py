@@ -7,8 +7,11 @@ from typing import Any
 
 from agentruntime import llm
 from agentruntime.conf import runtime_settings
+from agentruntime.event_loops import at_end
 from agentruntime.graph.messages import Message
 from agentruntime.signals import counted
+
+at_end(llm.close_clients)
 
 
 async def ask_model(

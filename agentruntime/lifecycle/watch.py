@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from agentruntime.executors import Work, replace_stuck_loop
+from agentruntime.event_loops import replace_stuck_loop
+from agentruntime.executors import Work
 from agentruntime.lifecycle.lease import Control
 from agentruntime.models.transactions import give_back_connection
 

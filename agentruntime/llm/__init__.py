@@ -6,7 +6,7 @@ libraries behind it are loaded when a model is first asked.
 
 from __future__ import annotations
 
-import importlib
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,5 +79,5 @@ async def count(
 
 async def close_clients() -> None:
     """Close the connections of the running event loop; call it before that loop is stopped."""
-    connections = importlib.import_module("agentruntime.llm.connections")
-    await connections.close()
+    if (connections := sys.modules.get("agentruntime.llm.connections")) is not None:
+        await connections.close()

@@ -128,7 +128,7 @@ def test_an_async_tool_that_blocks_its_loop_does_not_hold_up_the_next(drive, loo
 
 
 def test_the_keeper_leaves_a_silent_loop_before_anything_is_overdue(drive, told):
-    from agentruntime import executors
+    from agentruntime import event_loops
 
     release = threading.Event()
 
@@ -139,10 +139,10 @@ def test_the_keeper_leaves_a_silent_loop_before_anything_is_overdue(drive, told)
         return "late"
 
     with agent([block], [call("block")]) as name:
-        before = executors.event_loop()
+        before = event_loops.event_loop()
         drive(name)
         release.set()
-        assert executors.event_loop() is not before
+        assert event_loops.event_loop() is not before
     assert any("blocks the event loop" in event for _, event in told)
 
 
