@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 
-from agentruntime.graph.definition import END, START, StateGraph, ToolNode
+from agentruntime.graph import END, START, StateGraph, ToolNode
 
 BOX_WIDTH, BOX_HEIGHT = 170, 44
 ACROSS, DOWN = 206, 84

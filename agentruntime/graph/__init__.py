@@ -2,13 +2,15 @@
 
 from agentruntime.graph.agent import create_agent
 from agentruntime.graph.context import Context
-from agentruntime.graph.definition import END, START, Command, Send, StateGraph, ToolNode
+from agentruntime.graph.definition import END, START, Command, Send, StateGraph
 from agentruntime.graph.handoffs import agent_tool, handoff, team
 from agentruntime.graph.interrupts import interrupt, once
 from agentruntime.graph.jobs import Pending
 from agentruntime.graph.messages import Message, ToolCall
 from agentruntime.graph.registry import get_graph, register
 from agentruntime.graph.state import State
+from agentruntime.graph.summary import Summarize
+from agentruntime.graph.tool_node import ToolNode
 from agentruntime.graph.tools import (
     NOT_DONE,
     UNKNOWN,
@@ -35,6 +37,7 @@ __all__ = [
     "Send",
     "State",
     "StateGraph",
+    "Summarize",
     "Tool",
     "ToolCall",
     "ToolNode",

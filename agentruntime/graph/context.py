@@ -42,9 +42,17 @@ class Context(Protocol):
         """
 
     async def complete(
-        self, model: str, messages: Sequence[Message], tools: Sequence[Any]
+        self,
+        model: str,
+        messages: Sequence[Message],
+        tools: Sequence[Any],
+        *,
+        is_told: bool = True,
     ) -> Message:
-        """Ask the model named `provider:name` and return its answer as an assistant message."""
+        """Ask the model named `provider:name` and return its answer as an assistant message.
+
+        Watchers are told its text while it is written, unless `is_told` is false.
+        """
 
     def model_call(self, messages: Sequence[Message], tools: Sequence[Any]) -> ModelCall:
         """Return a block around a call of a model that is a function: the budget counts it.

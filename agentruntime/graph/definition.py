@@ -1,23 +1,23 @@
-"""A graph: nodes, edges between them, and the check that it can run at all."""
+"""A graph: its nodes, and what follows what."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from agentruntime.exceptions import (
     InvalidGraph,
-    InvalidTool,
     UnjoinableBranches,
     UnknownTarget,
     UnmatchedRoute,
 )
 from agentruntime.graph.json_values import digest
-from agentruntime.graph.shape import join_of, reachable
+from agentruntime.graph.shape import join_of
 from agentruntime.graph.state import State, state_fields
-from agentruntime.graph.tools import Tool, as_tool
+from agentruntime.graph.tool_node import ToolNode, ToolSource
+from agentruntime.graph.tools import Tool
 
 START = "__start__"
 END = "__end__"
@@ -51,47 +51,6 @@ class Command:
 
     update: Mapping[str, Any] = field(default_factory=dict)
     goto: Goto = ""
-
-
-@runtime_checkable
-class ToolSource(Protocol):
-    """Where a node gets tools from that are not known when the graph is written."""
-
-    def tools(self) -> list[Tool]:
-        """Return the tools as they are known in this process. Cheap, from any thread."""
-
-    def load(self) -> None:
-        """Find out what tools there are. Called by a worker that has claimed a run."""
-
-
-class ToolNode:
-    """The node that runs the calls of the last assistant message, each by itself.
-
-    `tools` are functions, tools, and sources of tools that are known only later.
-    """
-
-    def __init__(self, tools: Iterable[Any]) -> None:
-        self.sources: list[ToolSource] = []
-        self._own: dict[str, Tool] = {}
-        for one in tools:
-            if isinstance(one, ToolSource):
-                self.sources.append(one)
-                continue
-            made = as_tool(one)
-            if made.name in self._own:
-                raise InvalidTool(tool=made.name, problem="two tools of one node have this name")
-            self._own[made.name] = made
-
-    @property
-    def tools(self) -> dict[str, Tool]:
-        """The tools by name, as far as they are known now; of two with one name the first."""
-        if not self.sources:
-            return self._own
-        found = dict(self._own)
-        for source in self.sources:
-            for made in source.tools():
-                found.setdefault(made.name, made)
-        return found
 
 
 @dataclass(frozen=True)
@@ -175,46 +134,6 @@ class StateGraph:
         self.routes[source] = Route(choose, dict(targets) if targets is not None else None)
         return self
 
-    def check(self) -> None:
-        """Raise `InvalidGraph` for unknown targets, unreachable nodes, branches that do not meet
-        again, or no way to `END`.
-        """
-        for problem in self._problems():
-            raise InvalidGraph(graph=self.name, problem=problem)
-
-    def _problems(self) -> Iterable[str]:
-        yield from self._loose_ends()
-        reached = reachable(self.exits(), [START])
-        for name in self.nodes:
-            if name not in reached:
-                yield f"node {name!r} cannot be reached from START"
-        for name in [*self.nodes, *self.ends]:
-            if len(name) > MAX_NAME:
-                yield f"the name {name!r} is longer than {MAX_NAME} characters"
-        if END not in reached:
-            yield "no way leads to END"
-        yield from self._unjoinable()
-
-    def _loose_ends(self) -> Iterable[str]:
-        known, exits = {*self.nodes, *self.ends}, self.exits()
-        for source in [*self.edges, *self.routes]:
-            if source not in known and source != START:
-                yield f"an edge leaves {source!r}, which is no node"
-        for source in [START, *sorted(self.ends)]:
-            if not exits.get(source):
-                yield f"no edge leaves {'START' if source == START else source[: -len(END) - 1]!r}"
-        for source, targets in exits.items():
-            for target in targets - known - {END}:
-                yield f"an edge leads from {source!r} to {target!r}, which is no node"
-
-    def _unjoinable(self) -> Iterable[str]:
-        for source, targets in self.edges.items():
-            if len(targets) > 1:
-                try:
-                    self._fork(source, targets)
-                except UnjoinableBranches as error:
-                    yield str(error.facts["problem"])
-
     def exits(self) -> dict[str, set[str]]:
         """Return where each node may lead, as far as its edges say."""
         exits = {source: set(targets) for source, targets in self.edges.items()}
@@ -249,9 +168,12 @@ class StateGraph:
             targets = self._targets(str(targets[0]), state, "")
         if len(targets) == 1 and isinstance(targets[0], str):
             return Onward(targets[0])
-        return self._fork(name, targets)
+        return self.fork(name, targets)
 
-    def _fork(self, name: str, targets: Sequence[str | Send]) -> Onward:
+    def fork(self, name: str, targets: Sequence[str | Send]) -> Onward:
+        """Return the branches that `name` opens, and where they meet again. Raises
+        `UnjoinableBranches`.
+        """
         sends = tuple(one if isinstance(one, Send) else Send(one) for one in targets)
         for one in sends:
             if one.node == END or one.node in self.ends:
@@ -334,7 +256,7 @@ class StateGraph:
     def tools(self) -> dict[str, Tool]:
         """All tools of the graph's tool nodes by name, and of the agents among them."""
         found: dict[str, Tool] = {}
-        for node in self._tool_nodes().values():
+        for node in self.tool_nodes().values():
             found = {**node.tools, **found}
         for made in list(found.values()):
             if made.agent is not None:
@@ -345,31 +267,15 @@ class StateGraph:
     def sources(self) -> list[ToolSource]:
         """The sources of tools of the graph and of the agents among its tools."""
         found: list[ToolSource] = []
-        for node in self._tool_nodes().values():
+        for node in self.tool_nodes().values():
             found += node.sources
             found += [
                 one for made in node.tools.values() if made.agent for one in made.agent.sources
             ]
         return found
 
-    def tool_at(self, place: str, name: str) -> Tool | None:
-        """Return the tool `name` of the tool node at `place`, as a ledger row names it."""
-        graph, node = self.graph_at(place)
-        return graph._tool_nodes()[node].tools.get(name) if node in graph._tool_nodes() else None
-
-    def graph_at(self, place: str) -> tuple[StateGraph, str]:
-        """Return the graph that the node at `place` is in, this one or that of an agent among its
-        tools, and its name there.
-        """
-        for holder, node in self._tool_nodes().items():
-            if place.startswith(f"{holder}/") and place not in self.nodes:
-                called, _, inner = place.removeprefix(f"{holder}/").partition("/")
-                made = node.tools.get(called)
-                if made is not None and isinstance(made.agent, StateGraph):
-                    return made.agent.graph_at(inner)
-        return self, place
-
-    def _tool_nodes(self) -> dict[str, ToolNode]:
+    def tool_nodes(self) -> dict[str, ToolNode]:
+        """Return the nodes that run tools, by name."""
         return {name: node for name, node in self.nodes.items() if isinstance(node, ToolNode)}
 
     def fingerprint(self) -> str:

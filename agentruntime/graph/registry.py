@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentruntime.exceptions import GraphNameTaken, UnknownGraph
+from agentruntime.graph.checking import check_graph
 from agentruntime.graph.definition import StateGraph
 from agentruntime.graph.subgraphs import flatten
 
@@ -15,7 +16,7 @@ def register(name: str, graph: StateGraph) -> StateGraph:
         raise GraphNameTaken(graph=name)
     graph.name = name
     flatten(graph)
-    graph.check()
+    check_graph(graph)
     _graphs[name] = graph
     return graph
 

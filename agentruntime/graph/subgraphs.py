@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import create_model
 
 from agentruntime.exceptions import InvalidGraph
+from agentruntime.graph.checking import check_graph
 from agentruntime.graph.definition import END, MAX_NAME, START, Route, StateGraph
 from agentruntime.graph.state import State, state_fields
 
@@ -88,7 +89,7 @@ def _merged(ours: type[State], theirs: type[State]) -> type[State]:
 
 def _check_agent(graph: StateGraph, place: str, agent: StateGraph) -> None:
     try:
-        agent.check()
+        check_graph(agent)
     except InvalidGraph as error:
         problem = f"in the agent {place!r}: {error.facts['problem']}"
         raise InvalidGraph(graph=graph.name, problem=problem) from None

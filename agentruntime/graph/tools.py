@@ -15,22 +15,19 @@ from typing import Any, Literal, overload
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Field,
     PydanticUserError,
     TypeAdapter,
     ValidationError,
-    create_model,
 )
 
 from agentruntime.exceptions import InvalidArguments, InvalidTool
 from agentruntime.graph.json_values import NotJson, check_json, digest, read_json
 from agentruntime.graph.lossless import check_lossless
+from agentruntime.graph.signatures import injected_parameters, parameters_model, summary_of
 from agentruntime.graph.state import first_problem
 
 Effect = Literal["repeatable", "once", "transactional"]
 CLOSED = ConfigDict(extra="forbid")
-INJECTED = ("state", "ctx", "tool_call_id", "idempotency_key")
-PLAIN = (str, int, float, bool, "str", "int", "float", "bool")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -41,8 +38,7 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-NOT_DONE = Outcome.NOT_DONE
-UNKNOWN = Outcome.UNKNOWN
+NOT_DONE, UNKNOWN = Outcome.NOT_DONE, Outcome.UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,7 @@ class Tool:
         """The model-given parameters as a pydantic model that refuses unknown ones."""
         if self.given is not None:
             return type(self.given.__name__, (self.given,), {"model_config": CLOSED})
-        return _parameters_model(self.fn, self.name)
+        return parameters_model(self.fn, self.name)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -232,7 +228,7 @@ def as_tool(fn: Any, **options: Any) -> Tool:
         made = replace(fn, **options)
     else:
         name = options.pop("name", "") or getattr(fn, "__name__", "")
-        description = options.pop("description", "") or _summary(fn)
+        description = options.pop("description", "") or summary_of(fn)
         made = Tool(fn=fn, name=name, description=description, **options)
     if problem := _problem_of(made):
         raise InvalidTool(tool=made.name, problem=problem)
@@ -302,58 +298,3 @@ def _problems(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False, include_context=False)
     lines = [f"{'.'.join(str(part) for part in one['loc']) or '$'}: {one['msg']}" for one in found]
     return "; ".join(lines[:10]) if lines else first_problem(error)
-
-
-def injected_parameters(fn: Callable[..., Any]) -> frozenset[str]:
-    """Return which parameters the runtime gives: by name, unless a plain type says otherwise.
-
-    `state: str` is an argument like any other (a part of an address, say).
-    """
-    hints = getattr(fn, "__annotations__", {})
-    names = frozenset(inspect.signature(fn).parameters) & frozenset(INJECTED)
-    return names - {name for name in ("state", "ctx") if hints.get(name) in PLAIN}
-
-
-def _parameters_model(fn: Callable[..., Any], name: str) -> type[BaseModel]:
-    try:
-        hints = typing.get_type_hints(fn, include_extras=True)
-    except NameError as error:
-        raise InvalidTool(tool=name, problem=f"its annotations cannot be read: {error}") from None
-    told, given = parameter_descriptions(fn), injected_parameters(fn)
-    fields: dict[str, Any] = {}
-    for parameter in inspect.signature(fn).parameters.values():
-        if parameter.name in given:
-            continue
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise InvalidTool(tool=name, problem=f"*{parameter.name} has no schema")
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (
-            hints.get(parameter.name, Any),
-            Field(default, description=told.get(parameter.name)),
-        )
-    try:
-        made = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
-        made.model_json_schema()
-    except (PydanticUserError, NameError) as error:
-        raise InvalidTool(tool=name, problem=str(error).splitlines()[0]) from None
-    return made
-
-
-def _summary(fn: Any) -> str:
-    text = inspect.cleandoc(fn.__doc__ or "")
-    return re.split(r"\n\s*(?:Args|Arguments|Parameters|Returns|Raises):|\n\s*:param ", text)[
-        0
-    ].strip()
-
-
-def parameter_descriptions(fn: Any) -> dict[str, str]:
-    """Return what a docstring says of each parameter (Google or Sphinx style), by name."""
-    text = inspect.cleandoc(fn.__doc__ or "")
-    found = dict(re.findall(r":param (?:\w+ )?(\w+):\s*(.+)", text))
-    section = re.search(r"(?:^|\n)(?:Args|Arguments|Parameters):\n((?:[ \t]+.*\n?|\n)+)", text)
-    if section:
-        for name, line in re.findall(
-            r"^[ \t]+(\w+)(?: \([^)]*\))?:\s*(.+)$", section[1], re.MULTILINE
-        ):
-            found[name] = line.strip()
-    return found

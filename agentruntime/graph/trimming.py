@@ -55,6 +55,23 @@ def keep_newest(
     if open_calls(messages)[1]:
         return list(messages)
     units = _units(messages)
+    start, anchor = _place(units, limit, size)
+    return [
+        message
+        for n, unit in enumerate(units)
+        if n >= start or n == anchor or unit[0].role == "system"
+        for message in unit
+    ]
+
+
+def dropped(messages: Sequence[Message], limit: int, size: Callable[[Message], int]) -> int:
+    """Return how many messages stand before the newest ones that `keep_newest` keeps."""
+    units = _units(messages)
+    return sum(len(unit) for unit in units[: _place(units, limit, size)[0]])
+
+
+def _place(units: list[Unit], limit: int, size: Callable[[Message], int]) -> tuple[int, int]:
+    """Return the first unit of the newest, and that of the user's last message (-1: none)."""
     anchor = max((n for n, unit in enumerate(units) if unit[0].role == "user"), default=-1)
     left = limit - sum(size(one) for n in {anchor, len(units) - 1} if n >= 0 for one in units[n])
     start = len(units) - 1
@@ -66,12 +83,7 @@ def keep_newest(
         start -= 1
     while 0 < start < anchor and units[start][0].role != "user":
         start += 1
-    return [
-        message
-        for n, unit in enumerate(units)
-        if n >= start or n == anchor or unit[0].role == "system"
-        for message in unit
-    ]
+    return start, anchor
 
 
 def _units(messages: Sequence[Message]) -> list[Unit]:

@@ -12,6 +12,7 @@ from typing import Any
 from agentruntime.exceptions import InvalidArguments
 from agentruntime.graph import get_graph
 from agentruntime.graph.json_values import NotJson, digest
+from agentruntime.graph.places import tool_at
 from agentruntime.graph.tools import ApprovalRule, Tool
 from agentruntime.lifecycle.finish import readable
 from agentruntime.lifecycle.outcomes import Outcome
@@ -274,7 +275,7 @@ def check_edit(interrupt: Interrupt, arguments: dict[str, Any]) -> tuple[dict[st
     """
     row = interrupt.tool_execution
     assert row is not None
-    tool = get_graph(interrupt.run.graph).tool_at(row.node, row.tool)
+    tool = tool_at(get_graph(interrupt.run.graph), row.node, row.tool)
     if tool is None:
         raise InvalidArguments(tool=row.tool, reason="the tool is gone")
     _, stored = with_policy(tool).read_arguments(arguments)

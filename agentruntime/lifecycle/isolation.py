@@ -26,6 +26,7 @@ from agentruntime import executors
 from agentruntime.exceptions import AgentRuntimeError, ControlFlow
 from agentruntime.graph import Tool, get_graph
 from agentruntime.graph.messages import Message
+from agentruntime.graph.places import graph_at
 from agentruntime.graph.state import State, dump_state, load_state
 from agentruntime.graph.tools import as_tool
 from agentruntime.lifecycle.outcomes import Outcome, succeeded
@@ -173,7 +174,7 @@ def _find(request: dict[str, Any]) -> tuple[Tool, type[State]]:
     """The tool by its graph, where that is loaded here too; else by the name of its function."""
     try:
         facts = request["facts"]
-        graph, node = get_graph(facts["graph"]).graph_at(facts["node"])
+        graph, node = graph_at(get_graph(facts["graph"]), facts["node"])
         return with_policy(graph.nodes[node].tools[request["tool"]]), graph.state
     except (AgentRuntimeError, KeyError):
         found: Any = importlib.import_module(request["module"])

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from agentruntime.exceptions import InvalidGraph, InvalidTool, OutputInvalid
 from agentruntime.graph import END, START, Message, State, ToolCall, create_agent, tool
+from agentruntime.graph.checking import check_graph
 from agentruntime.graph.definition import takes_context
 from agentruntime.graph.messages import new_id
 from tests.llm.payloads import check_messages
@@ -115,7 +116,7 @@ def agent(*replies, output: Any = Ticket, **options: Any):
         return next(told).model_copy(update={"id": new_id()})
 
     graph = create_agent(model=model, tools=[lookup], output=output, **options)
-    graph.check()
+    check_graph(graph)
     return graph, seen
 
 
@@ -259,7 +260,7 @@ def test_names_that_are_taken_are_refused():
 
 def test_without_tools_the_answer_is_the_only_one():
     graph = create_agent(model=lambda messages, tools: answer(**GOOD), output=Ticket)
-    graph.check()
+    check_graph(graph)
     assert run(graph).output is not None
 
 
