@@ -94,6 +94,9 @@ def first_step(
         return StepRecord("", onward.node, dump_state(state), added, branches)
     except AgentRuntimeError as error:
         raise InvalidInput(reason=str(error).rstrip(".")) from error
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # a route or reducer of the graph
+        reason = f"the graph cannot begin with it ({type(error).__name__}: {str(error)[:300]})"
+        raise InvalidInput(reason=reason) from error
 
 
 def _close_left(thread: Thread, head: Checkpoint) -> list[MessageValue]:

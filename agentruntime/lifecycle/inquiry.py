@@ -65,6 +65,8 @@ def _ask(fn: Any, control: Control, deadline: float | None, *args: Any) -> Any:
         _, overdue = wait_any(control, {work: until})
         if overdue and work.give_up(lambda _: None):
             return TimeoutError("no answer in time")
+    if isinstance(work.error, SystemExit | KeyboardInterrupt):
+        return RuntimeError(f"it ended with {type(work.error).__name__}")
     if work.error is not None and not isinstance(work.error, Exception):
         raise Cancelled
     return work.error if work.error is not None else work.result

@@ -15,6 +15,7 @@ from agentruntime.crash import crash_point
 from agentruntime.exceptions import (
     Cancelled,
     LeaseLost,
+    NodeFailed,
     RecursionLimitReached,
     RunNotFound,
     StaleState,
@@ -76,6 +77,11 @@ def _hold(claim: Claim) -> None:
             _leave(claim, error) if is_passing(error) else _fail(claim, error)
         except Exception as error:
             _fail(claim, error)
+        except (SystemExit, KeyboardInterrupt) as error:
+            # Of a reducer, a rule or a validator: code of the host that runs in this very thread.
+            if threading.current_thread() is threading.main_thread():
+                raise  # a person ends the process
+            _fail(claim, NodeFailed(node="", kind=type(error).__name__, reason="it wants to exit"))
 
 
 def _work(claim: Claim, control: Control) -> None:
