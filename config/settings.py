@@ -1,8 +1,8 @@
 """The site's settings: the environment is read here and nowhere else.
 
 Variables: DATABASE_URL, DATABASE_POOL_SIZE, REDIS_URL, SECRET_KEY, SECRET_KEY_FALLBACKS, DEBUG,
-HTTPS, ALLOWED_HOSTS, OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY. All have defaults that run the demo on one
-machine. A bad value stops the start with a sentence that names its variable.
+HTTPS, ALLOWED_HOSTS, OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY. All have defaults that run
+the demo on one machine. A bad value stops the start with a sentence that names its variable.
 """
 
 from pathlib import Path
