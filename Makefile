@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 MINUTES ?= 10
+N ?= 10000
 DATA ?= benchmarks/data
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -16,7 +17,7 @@ PURE := tests/graph tests/llm tests/test_architecture.py tests/test_settings.py
 CORE := tests/graph tests/lifecycle tests/promises tests/test_architecture.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick bench crash-demo chaos mutants lint clean system
+.PHONY: help demo test quick bench crash-demo chaos schedules mutants lint clean system
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -42,8 +43,11 @@ bench: $(VENV)/.installed-dev ## the measurements, on servers that keep what the
 crash-demo: $(VENV)/.installed ## kill -9 in the middle of a purchase, told in a terminal
 	@$(PY) manage.py crash_demo
 
-chaos: $(VENV)/.installed-dev ## workers killed at random for MINUTES=10
+chaos: $(VENV)/.installed-dev ## workers, servers and connections broken at random for MINUTES=10
 	@$(SERVICES) -- $(PY) -m tests.chaos --minutes $(MINUTES)
+
+schedules: $(VENV)/.installed-dev ## N=10000 random orders of deaths, answers, stops and messages
+	@$(PY) -m tests.schedules $(N)
 
 mutants: $(VENV)/.installed-dev ## whether the suite notices when a line is broken
 	@$(PY) -m tests.mutants
