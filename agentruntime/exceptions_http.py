@@ -32,6 +32,7 @@ from agentruntime.exceptions import (
     ThreadNotFound,
     WrongDoor,
 )
+from agentruntime.models.transactions import empty_pool
 
 RETRY_SECONDS = 2
 STATUS: dict[type[AgentRuntimeError], int] = {
@@ -58,6 +59,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         set_rollback()
         return Response({"code": "conflict", "detail": "Something of this name is there."}, 409)
     if isinstance(error, OperationalError | InterfaceError):
+        empty_pool()
         return _unavailable(error)
     response = drf_handler(_as_api_exception(error), context)
     if response is not None:

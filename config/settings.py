@@ -113,8 +113,9 @@ def postgres_options() -> dict[str, Any]:
         "pool": {
             "min_size": 0,
             "max_size": read_count("DATABASE_POOL_SIZE", default=8),
-            # A request that gets none for so long is refused (503); a worker tries on.
-            "timeout": 5,
+            # A request that gets none for so long is refused (503); a worker tries on. Less than
+            # the patience of a transaction, which drops connections that were cut and begins anew.
+            "timeout": 3,
             # The pool's own pauses between attempts double; after this it begins anew, so that a
             # server is found within seconds of coming back, however long it was away.
             "reconnect_timeout": 3,

@@ -26,6 +26,8 @@ PATIENCE_SECONDS = 4.0
 """How long a caller waits for a database that is away. Workers have more, see `patient`."""
 LONGEST_PAUSE = 0.5
 CONFLICTS = ("40001", "40P01")
+# Errors of a server that is there and keeps its sessions.
+ANSWERED = (*CONFLICTS, "55P03", "57014", "53")
 # Deadlock and serialization; lock timeout; server ending or starting; connections; disk; statement
 # timeout (the work is pure: all it does is in its transaction).
 RETRYABLE = (*CONFLICTS, "55P03", "57P01", "57P02", "57P03", "57014", "53", "25P03", "08")
@@ -78,6 +80,8 @@ def _patiently(work: Callable[[], T]) -> T:
             if not is_passing(error) or conflicts >= CONFLICT_TRIES or time.monotonic() >= until:
                 raise
             connection.close()
+            if not sqlstate(error).startswith(ANSWERED):
+                empty_pool()
         pause = min(max(pause * 2, 0.02), LONGEST_PAUSE)
         time.sleep(random.uniform(0.5, 1.0) * pause)
 
@@ -102,6 +106,16 @@ def is_passing(error: BaseException) -> bool:
     return connection.vendor == "postgresql" or any(
         word in text for word in ("locked", "busy", "full", "disk i/o")
     )
+
+
+def empty_pool() -> None:
+    """Drop the idle connections of this process: where one was cut, the others seldom live.
+
+    The pool would find that out one by one as they are asked for, and pause longer after each.
+    """
+    pool = getattr(connection, "pool", None)  # PostgreSQL only, where the host has one
+    if pool is not None and hasattr(pool, "drain"):
+        pool.drain()
 
 
 def give_back_connection() -> None:

@@ -1,9 +1,13 @@
 """What PostgreSQL makes fail in passing is done again, and comes to the same."""
 
+import threading
+
 import pytest
 from django.contrib.auth.models import Group
+from django.db import connection, connections
 
 from agentruntime.graph import tool
+from agentruntime.models.transactions import durably
 from tests.agents import agent, call
 from tests.faults.triggers import failing
 
@@ -64,3 +68,26 @@ def test_a_database_that_stays_full_starts_no_tool_and_fails_no_run(drive, look,
         run = drive(run=run)
 
     assert (run.status, ran) == ("completed", [1])
+
+
+def test_idle_connections_that_were_cut_hold_no_transaction_up():
+    """A server that was restarted leaves a pool of dead connections behind."""
+    together = threading.Barrier(6)
+
+    def hold_one():
+        connection.ensure_connection()
+        together.wait(10)
+        connections.close_all()
+
+    holders = [threading.Thread(target=hold_one) for _ in range(6)]
+    for one in holders:
+        one.start()
+    for one in holders:
+        one.join()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    connection.close()
+    assert durably(Group.objects.count) == 0

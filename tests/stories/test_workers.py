@@ -232,14 +232,16 @@ def test_no_session_is_idle_in_a_transaction_while_models_work(worker, marks, re
 
 @pytest.mark.database("postgresql", why="SQLite has no connections to cut")
 def test_connections_cut_under_load_lose_nothing(worker, marks):
-    worker(threads=8)
+    name = "the-cut-worker"
+    worker(threads=8, env={"PGAPPNAME": name})
     runs = []
     for _ in range(6):
         runs += [started("quick") for _ in range(5)]
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                "WHERE datname = current_database() AND application_name = %s",
+                [name],
             )
         time.sleep(0.2)
     assert {ended(run, 60).status for run in runs} == {"completed"}
