@@ -90,7 +90,7 @@ def test_idle_connections_that_were_cut_hold_no_transaction_up():
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     connection.close()
-    asked = connection.pool.get_stats()["requests_num"]
+    found_dead = connection.pool.get_stats().get("connections_lost", 0)
     assert durably(Group.objects.count) == 0
-    # One that met the dead ones, and one after they were dropped.
-    assert connection.pool.get_stats()["requests_num"] - asked == 2
+    # The others were dropped without being tried one by one.
+    assert connection.pool.get_stats()["connections_lost"] - found_dead < 6
