@@ -18,7 +18,8 @@ pytestmark = [
     pytest.mark.skipif(connection.vendor != "postgresql", reason="The statement is PostgreSQL's."),
 ]
 WAL_BYTES = 3_000
-RUN_STATEMENTS, RUN_TRANSACTIONS = 19, 4
+# Beside its steps: start, claim, the messages, who wants to hear of the end; and this test's own.
+RUN_STATEMENTS, RUN_TRANSACTIONS = 10, 8
 
 
 class Count(State):
@@ -61,7 +62,11 @@ def wal_of(run, statement, values, many, context):
         (plan,) = context["cursor"].fetchone()
         transaction.set_rollback(True)
     plan = plan if isinstance(plan, list) else json.loads(plan)
-    return plan[0]["Plan"]["WAL Bytes"]
+    return sum(
+        part["WAL Bytes"]
+        for part in plan[0]["Plan"]["Plans"]
+        if part["Node Type"] == "ModifyTable"
+    )
 
 
 def commits():
@@ -97,4 +102,5 @@ def test_a_step_is_one_statement_one_transaction_and_so_many_bytes(chain, settin
     assert many[0] - few[0] == 10
     assert many[1] - few[1] == 10
     assert sorted(many[2])[7] <= WAL_BYTES
-    assert (few[0] - 5, few[1] - 5) <= (RUN_STATEMENTS, RUN_TRANSACTIONS)
+    assert few[0] - 5 <= RUN_STATEMENTS
+    assert few[1] - 5 <= RUN_TRANSACTIONS
