@@ -63,9 +63,7 @@ def wal_of(run, statement, values, many, context):
         transaction.set_rollback(True)
     plan = plan if isinstance(plan, list) else json.loads(plan)
     return sum(
-        part["WAL Bytes"]
-        for part in plan[0]["Plan"]["Plans"]
-        if part["Node Type"] == "ModifyTable"
+        part["WAL Bytes"] for part in plan[0]["Plan"]["Plans"] if part["Node Type"] == "ModifyTable"
     )
 
 
