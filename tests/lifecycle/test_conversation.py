@@ -7,12 +7,12 @@ import uuid
 import pytest
 
 from agentruntime import cache
-from agentruntime.graph import Message
+from agentruntime.graph import Message, interrupt, tool
 from agentruntime.graph.agent import create_agent
-from agentruntime.lifecycle import conversation, start_run
+from agentruntime.lifecycle import conversation, resume_run, start_run
 from agentruntime.lifecycle.loop import execute
-from agentruntime.models import Checkpoint, Thread
-from tests.agents import registered
+from agentruntime.models import Checkpoint, Interrupt, Thread
+from tests.agents import agent, call, registered
 
 
 @pytest.fixture(autouse=True)
@@ -127,9 +127,29 @@ def test_whatever_is_kept_the_model_is_shown_what_is_stored(talk, kept, spoil):
 
 def test_a_thread_has_one_entry_over_all_its_runs(talk, kept):
     thread = three_turns(talk)
-    versions = Checkpoint.objects.filter(thread=thread).values_list("version", flat=True)
-    assert [one for one in versions if cache.recall(thread, one)] == [max(versions)]
+    assert entries(thread) == [head(thread)]
     assert list(kept._kept) == [thread]
+
+
+def entries(thread):
+    """The versions of which the cache has an entry."""
+    versions = Checkpoint.objects.filter(thread=thread).values_list("version", flat=True)
+    return [one for one in versions if cache.recall(thread, one)]
+
+
+def test_a_run_that_paused_leaves_one_entry(drive):
+    @tool
+    def ask() -> str:
+        """Ask."""
+        return interrupt("sure?")
+
+    with agent([ask], [call("ask")]) as name:
+        run = drive(name)
+        paused_at = head(run.thread_id)
+        assert entries(run.thread_id) == [paused_at]
+        resume_run(interrupt_id=Interrupt.objects.get(run=run).pk, value="yes")
+        drive(run=run)
+    assert entries(run.thread_id) == [head(run.thread_id)] != [paused_at]
 
 
 def test_a_process_keeps_so_many_messages_and_the_newest_threads(kept, monkeypatch):

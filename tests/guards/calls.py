@@ -1,0 +1,105 @@
+"""Guards of calls: intents, attempts, outcomes, and what is in doubt."""
+
+from tests.guards.mutant import LIFECYCLE, Mutant
+
+CALLS = [
+    Mutant(
+        "call attempts are bounded",
+        LIFECYCLE + "sorting.py",
+        "if spent >= runtime_settings().MAX_CALL_ATTEMPTS and not told:",
+        "if False:",
+        "tests/promises/test_retries.py -k parked_and_may_be_tried",
+    ),
+    Mutant(
+        "a once call is not repeated by itself",
+        LIFECYCLE + "sorting.py",
+        'return tool.effect == "repeatable" and doubt',
+        "return doubt",
+        "tests/lifecycle/test_tool_calls.py -k once_call_of_a_lost_worker",
+    ),
+    Mutant(
+        "the provider is asked about each attempt",
+        LIFECYCLE + "sorting.py",
+        "turn.reconciled.pop(row.pk, None)",
+        "pass",
+        "tests/promises/test_retries.py -k provider_said",
+    ),
+    Mutant(
+        "an unrecorded call has ended all the same",
+        LIFECYCLE + "look.py",
+        "        _keep_unrecorded(turn)\n",
+        "",
+        "tests/promises/test_recording.py -k not_started_again_for_a_sibling",
+    ),
+    Mutant(
+        "nothing starts after a stop",
+        LIFECYCLE + "look.py",
+        "if run.stop_requested_at is not None:",
+        "if False:",
+        "tests/promises/test_stop.py -k nothing_starts",
+    ),
+    Mutant(
+        "a row that cannot be read back is no result",
+        LIFECYCLE + "doubt.py",
+        "if isinstance(row.result, Unreadable) or not isinstance(row.state_update, dict):",
+        "if False:",
+        "tests/promises/test_recording.py -k cannot_be_read_back",
+    ),
+    Mutant(
+        "a late failure counts for its own attempt",
+        LIFECYCLE + "recording.py",
+        "is_failure = outcome.status == CallStatus.FAILED",
+        "is_failure = False",
+        "tests/promises/test_zombies.py -k late_failure",
+    ),
+    Mutant(
+        "a zombie cannot put a call back",
+        LIFECYCLE + "ledger.py",
+        "            fencing_token=lease.fencing_token,\n            attempts=row.attempts,\n",
+        "",
+        "tests/promises/test_zombies.py -k put_a_call_back",
+    ),
+    Mutant(
+        "a late result settles the question",
+        LIFECYCLE + "recording.py",
+        '"status": CallStatus.RUNNING}',
+        "}",
+        "tests/promises/test_zombies.py -k late_result_settles",
+    ),
+    Mutant(
+        "a failed record is kept for the next commit",
+        LIFECYCLE + "recording.py",
+        "            progress.unrecorded.append((row, outcome))\n        return",
+        "            pass\n        return",
+        "tests/promises/test_recording.py -k next_commit",
+    ),
+    Mutant(
+        "a transactional call that was given up is undone",
+        LIFECYCLE + "acting.py",
+        "if row is not call.row:",
+        "if False:",
+        "tests/promises/test_hangs.py -k transactional",
+        "postgresql",
+    ),
+    Mutant(
+        "a broken line leaves a once call in doubt",
+        LIFECYCLE + "acting.py",
+        'call.tool.effect == "once" and is_in_doubt(error)):\n        return Outcome',
+        "False):\n        return Outcome",
+        "tests/promises/test_retries.py -k line_broke",
+    ),
+    Mutant(
+        "no retry of a call in doubt",
+        LIFECYCLE + "acting.py",
+        'if isinstance(error, LeaseLost) or (call.tool.effect == "once" and is_in_doubt(error)):',
+        "if isinstance(error, LeaseLost):",
+        "tests/promises/test_retries.py -k line_broke",
+    ),
+    Mutant(
+        "a memo of a lost worker is unknown",
+        LIFECYCLE + "memo.py",
+        "return not self.row.is_settled and not self._is_mine",
+        "return False",
+        "tests/promises/test_questions_midway.py -k memo",
+    ),
+]
