@@ -16,7 +16,7 @@ def small_news(data: Any) -> Any:
     A copy: the code may change what it handed over while somebody still reads it.
     """
     try:
-        text = json.dumps(to_jsonable_python(data, inf_nan_mode="strings", bytes_mode="base64"))
+        text = json.dumps(to_jsonable_python(data, bytes_mode="base64"), allow_nan=False)
     except Exception:  # a property or a __str__ of the host's may raise anything
         return {"unreadable": type(data).__name__}
     return json.loads(text) if len(text) <= MAX_CHARACTERS else {"too_long": len(text)}

@@ -132,7 +132,7 @@ class Provider:
     def __init__(self):
         self.asked = []
 
-    async def complete(self, model, messages, tools):
+    async def complete(self, model, messages, tools, **_):
         self.asked.append((model, messages[0].role, [tool.name for tool in tools]))
         return Message.assistant("Hello.")
 
