@@ -16,9 +16,11 @@ from agentruntime.broker import is_embedded, make_broker
 from agentruntime.conf import runtime_settings
 from agentruntime.crash import crash_point
 from agentruntime.dispatch import ACTOR, ring
+from agentruntime.event_loops import end_event_loop
 from agentruntime.lifecycle.lease import keeper
 from agentruntime.lifecycle.loop import execute
 from agentruntime.lifecycle.recover import Outage, sweep
+from agentruntime.mcp import close_connections
 from agentruntime.signals import noticed
 
 LAST_COMMIT_SECONDS = 2.0
@@ -64,10 +66,15 @@ class Sweeper(Middleware):
         self._let_go()
 
     def after_worker_shutdown(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
-        """Wait for the runs that the sweep took up: their threads are not Dramatiq's."""
+        """Wait for the runs that the sweep took up, whose threads are not Dramatiq's; then close
+        the connections to models and MCP servers.
+        """
         until = time.monotonic() + runtime_settings().GRACE_SECONDS + LAST_COMMIT_SECONDS
         while not keeper.is_idle and time.monotonic() < until:
             time.sleep(0.02)
+        if keeper.is_idle:
+            end_event_loop()
+            close_connections()
 
     def _sweep_on(self, stop: threading.Event, places: threading.Semaphore) -> None:
         outage = Outage()

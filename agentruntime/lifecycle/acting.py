@@ -9,7 +9,7 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
 from agentruntime import executors
-from agentruntime.exceptions import LeaseLost
+from agentruntime.exceptions import LeaseLost, ResultNotStorable
 from agentruntime.executors import Work
 from agentruntime.graph.context import current_execution
 from agentruntime.graph.tools import Tool
@@ -181,7 +181,9 @@ def may_retry(call: Acting, error: BaseException) -> bool:
     """Say whether the tool's own policy starts the call again after this error."""
     if call.row.attempts - call.row.forgiven_attempts > call.tool.retries:
         return False
-    if isinstance(error, LeaseLost) or (call.tool.effect == "once" and is_in_doubt(error)):
+    if isinstance(error, LeaseLost | ResultNotStorable) or (
+        call.tool.effect == "once" and is_in_doubt(error)
+    ):
         return False
     if isinstance(error, RaisedThere):
         return error.is_a(call.tool.retry_on) or Exception in call.tool.retry_on

@@ -108,12 +108,16 @@ def load_delta(kind: type[State], name: str, stored: Any) -> Any:
 
 
 def failed(error: BaseException, arguments: Mapping[str, Any] | None = None) -> Outcome:
-    """Return the outcome of a call that raised; secret arguments are masked in what it says."""
+    """Return the outcome of a call that raised; secret arguments are masked in what it says.
+
+    One that did its work and whose result nobody can keep has succeeded, with that error.
+    """
     if not isinstance(error, ToolError):
         reason = _without_secrets(words_of(error), arguments or {})
         kind = getattr(error, "raised_kind", type(error).__name__)
         error = ToolFailed(kind=kind, reason=reason or "no reason given")
-    return Outcome(CallStatus.FAILED, error=as_error(error))
+    worked = isinstance(error, ResultNotStorable)
+    return Outcome(CallStatus.SUCCEEDED if worked else CallStatus.FAILED, error=as_error(error))
 
 
 def as_error(error: AgentRuntimeError) -> dict[str, str]:

@@ -5,6 +5,7 @@ host says otherwise, a call counts as `"once"`, and a tool that its server descr
 when it was let in needs a person again. Needs the extra `mcp`.
 """
 
+from agentruntime.mcp.connection import close_connections
 from agentruntime.mcp.source import McpSource, mcp_tools
 
-__all__ = ["McpSource", "mcp_tools"]
+__all__ = ["McpSource", "close_connections", "mcp_tools"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db import IntegrityError
+from django.db.models import F
 
 from agentruntime.graph.json_values import digest
 from agentruntime.models import DatabaseTime, McpTool
@@ -54,9 +55,12 @@ def _store(server: str, listing: Sequence[dict[str, Any]]) -> None:
     McpTool.objects.filter(pk__in=gone).update(is_offered=False)
 
 
-def accept_tool(server: str, name: str) -> bool:
-    """Pin a tool as its server describes it today; say whether it is known."""
+def accept_tool(server: str, name: str, digest: str = "") -> bool:
+    """Pin a tool as its server describes it today; say whether it was done.
+
+    With `digest` only if that is still the digest of what the server says.
+    """
     rows = McpTool.objects.filter(server=server, name=name)
-    for row in rows:
-        rows.filter(pk=row.pk, digest=row.digest).update(pinned_digest=row.digest)
-    return bool(rows)
+    if digest:
+        rows = rows.filter(digest=digest)
+    return rows.update(pinned_digest=F("digest")) > 0

@@ -12,12 +12,19 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import WeakSet
 
-from agentruntime.exceptions import McpUnreachable
+from agentruntime.exceptions import McpUnreachable, ResultNotStorable
+from agentruntime.mcp.transports import PACKED, TOO_LONG
 
 T = TypeVar("T")
 MAX_PAGES = 50
+UNREADABLE = (TOO_LONG, PACKED)
 
+END_SECONDS = 8.0
+"""How long a server has to end; what starts processes takes six to end the stubborn ones."""
+
+_known: WeakSet[Connection] = WeakSet()
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -61,7 +68,13 @@ class Connection:
         if self._loop is not loop:  # the first use in this process
             self._loop, self._client, self._task = loop, None, None
             self._making = asyncio.Lock()
+            _known.add(self)
         return asyncio.run_coroutine_threadsafe(work, loop)
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was used since this process was forked."""
+        return self._loop is not None and self._loop is _loop
 
     async def list_tools(self) -> list[Any]:
         """Return the tools that the server offers, all pages. Raises `McpUnreachable`."""
@@ -79,12 +92,13 @@ class Connection:
                     break
             return found
         except Exception as error:
-            await self.drop()
+            await self.drop(client)
             raise self._unreachable(error) from None
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Return the answer of the server. Raises `McpUnreachable` before the call was sent, and
-        `ConnectionResetError` where it may have been carried out.
+        """Return the answer of the server. Raises `McpUnreachable` before the call was sent,
+        `ConnectionResetError` where it may have been carried out, and `ResultNotStorable` where it
+        was and its answer is too long.
         """
         from mcp.shared.exceptions import MCPError  # the SDK takes two seconds to load
         from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
@@ -93,14 +107,16 @@ class Connection:
         try:
             return await client.call_tool(name, arguments)
         except MCPError as error:
+            if any(words in error.error.message for words in UNREADABLE):
+                raise ResultNotStorable(tool=name, reason=error.error.message) from None
             if error.error.code not in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
                 raise
-            await self.drop()
+            await self.drop(client)
             raise ConnectionResetError(f"the MCP server {self.server!r} went away") from None
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            await self.drop()
+            await self.drop(client)
             reason = f"the line to the MCP server {self.server!r} broke ({type(error).__name__})"
             raise ConnectionResetError(reason) from None
 
@@ -138,13 +154,18 @@ class Connection:
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             self.is_stale = True
 
-    async def drop(self) -> None:
-        """End the connection, if there is one; the next use makes another."""
+    async def drop(self, client: Any = None) -> None:
+        """End the connection, if there is one; the next use makes another.
+
+        With `client` only if that is still the one: what another call has made since is its own.
+        """
+        if client is not None and client is not self._client:
+            return
         self._client = None
         if self._end is not None:
             self._end.set()
         if self._task is not None:
-            _, late = await asyncio.wait([self._task], timeout=5)
+            _, late = await asyncio.wait([self._task], timeout=END_SECONDS)
             for task in late:
                 task.cancel()
 
@@ -159,9 +180,9 @@ def _innermost(error: BaseException) -> BaseException:
     return error if isinstance(error, Exception) else ConnectionError(type(error).__name__)
 
 
-def close(connections: list[Connection]) -> None:
-    """End these connections, and wait for it."""
-    for one in connections:
-        if one._loop is not None and one._loop is _loop:
-            with suppress(Exception):
-                one.begin(one.drop()).result(10)
+def close_connections(*some: Connection) -> None:
+    """End these connections, or all of this process, and wait for it; a later use makes others."""
+    ending = [one.begin(one.drop()) for one in some or list(_known) if one.is_of_this_process]
+    for one in ending:
+        with suppress(Exception):
+            one.result(END_SECONDS)

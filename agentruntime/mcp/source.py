@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
 
+from agentruntime.event_loops import on_event_loop
 from agentruntime.exceptions import InvalidTool, McpToolChanged, McpToolFailed, McpUnreachable
 from agentruntime.graph.json_values import digest
 from agentruntime.graph.tools import ApprovalRule, Effect, Tool, as_tool
 from agentruntime.mcp.catalogue import read_catalogue, store_listing
-from agentruntime.mcp.connection import Connection, close
+from agentruntime.mcp.connection import Connection, close_connections
 from agentruntime.mcp.listing import full_name, read_listing
 from agentruntime.mcp.tool import CHANGED, RemoteTool, content_of, text_of
+from agentruntime.mcp.transports import http, stdio
 from agentruntime.models import McpTool
 from agentruntime.models.transactions import give_back_connection
 from agentruntime.signals import noticed
@@ -55,7 +55,7 @@ class McpSource:
 
     def tools(self) -> list[Tool]:
         """Return the tools as this process knows them; never asks the server."""
-        if self._tools is None and apps.ready and not _on_event_loop():
+        if self._tools is None and apps.ready and not on_event_loop():
             self._read()
         return self._tools or []
 
@@ -113,7 +113,7 @@ class McpSource:
                 description=listing["description"],
                 input_schema=listing["schema"],
                 digest=row.digest,
-                must_ask="" if row.digest == row.pinned_digest else CHANGED,
+                must_ask=CHANGED if row.is_changed else "",
             )
             return as_tool(made, **self._options(row.name))
         except (InvalidTool, TypeError, KeyError) as error:
@@ -142,7 +142,7 @@ class McpSource:
 
     def close(self) -> None:
         """End the connection of this process."""
-        close([self.connection])
+        close_connections(self.connection)
 
 
 def mcp_tools(
@@ -181,7 +181,7 @@ def mcp_tools(
             "timeout": timeout,
         }
 
-    transport = _stdio(command, env) if command is not None else _http(url, headers)
+    transport = stdio(command, env) if command is not None else http(url, headers)
     return McpSource(
         name,
         transport,
@@ -190,39 +190,3 @@ def mcp_tools(
         refresh=refresh,
         connect_timeout=connect_timeout,
     )
-
-
-def _stdio(command: Sequence[str], env: Mapping[str, str] | None) -> Callable[[], Any]:
-    @asynccontextmanager
-    async def make() -> AsyncIterator[Any]:
-        from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
-
-        parameters = StdioServerParameters(
-            command=command[0],
-            args=list(command[1:]),
-            env={**get_default_environment(), **(env or {})},
-        )
-        with open(os.devnull, "w") as unheard:
-            async with stdio_client(parameters, errlog=unheard) as streams:
-                yield streams
-
-    return make
-
-
-def _http(url: str, headers: Mapping[str, str] | None) -> Callable[[], Any]:
-    def make() -> Any:
-        from mcp.client.streamable_http import streamable_http_client
-        from mcp.shared._httpx_utils import create_mcp_http_client
-
-        client = create_mcp_http_client(headers=dict(headers)) if headers else None
-        return streamable_http_client(url, http_client=client)
-
-    return make
-
-
-def _on_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -30,3 +30,8 @@ class McpTool(models.Model):
 
     def __str__(self) -> str:
         return f"{self.server} {self.name}"
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the server describes it otherwise than when it was let in."""
+        return self.digest != self.pinned_digest
