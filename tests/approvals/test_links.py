@@ -11,7 +11,7 @@ from approvals import due
 from approvals.models import Approval, Decision
 
 pytestmark = pytest.mark.django_db(transaction=True)
-LIMIT = 150
+LIMIT = 80
 
 
 def state():

@@ -73,7 +73,7 @@ def test_the_api_keeps_to_its_document(web, ann, tmp_path):
             f"--header=Authorization: Token {token}",
             f"--exclude-path={LEFT_OUT}",
             "--max-examples=6",
-            "--max-time=30",
+            "--max-time=20",
             "--continue-on-failure",
             "--no-color",
             "--seed=1",
