@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 
 from agentruntime.graph import END, START, Command, Message, State, StateGraph, create_agent
-from agentruntime.lifecycle import retry_run, start_run
+from agentruntime.lifecycle import recover, retry_run, start_run
 from agentruntime.lifecycle.loop import execute
 from agentruntime.models import Checkpoint, Run, Thread
 from tests.agents import registered
@@ -220,3 +220,20 @@ def test_executing_what_is_not_there_does_nothing():
     import uuid
 
     execute(uuid.uuid4())
+
+
+def test_what_a_newer_release_has_stored_is_refused_once_and_goes_on_where_it_is_known(drive):
+    ran = []
+    graph = line(lambda state: ran.append(1))
+    with registered(graph) as name:
+        run = start_run(graph=name, input="x")
+        stored = Checkpoint.objects.get(thread=run.thread_id)
+        newer = {**stored.state, "since_tomorrow": 1}
+        Checkpoint.objects.filter(pk=stored.pk).update(state=newer)
+        run = drive(run=run)
+        assert (run.status, run.error_code, ran) == ("failed", "GRAPH_CHANGED_001", [])
+        assert recover.sweep() == []  # it is not claimed again and again
+        assert Checkpoint.objects.get(pk=stored.pk).state == newer
+        Checkpoint.objects.filter(pk=stored.pk).update(state=stored.state)
+        retry_run(run_id=run.pk)
+        assert drive(run=run).status == "completed"
