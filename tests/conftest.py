@@ -244,6 +244,17 @@ def find_chromium() -> str | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("browser") and find_chromium() is None:
         leave_out_or_fail()
+    forget_messages()
+
+
+def forget_messages() -> None:
+    """Empty the broker of this process: what earlier tests sent is about runs that are gone."""
+    import dramatiq
+    from dramatiq.brokers.stub import StubBroker
+
+    broker = dramatiq.get_broker()
+    if isinstance(broker, StubBroker):
+        broker.flush_all()
 
 
 def leave_out_or_fail() -> None:
