@@ -91,8 +91,8 @@ CALLS = [
     Mutant(
         "no retry of a call in doubt",
         LIFECYCLE + "acting.py",
-        'if isinstance(error, LeaseLost) or (call.tool.effect == "once" and is_in_doubt(error)):',
-        "if isinstance(error, LeaseLost):",
+        'call.tool.effect == "once" and is_in_doubt(error)\n',
+        "False\n",
         "tests/promises/test_retries.py -k line_broke",
     ),
     Mutant(
