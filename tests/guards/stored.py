@@ -29,7 +29,7 @@ STORED = [
         LIFECYCLE + "conversation.py",
         'if entry is None or entry["count"] != thread.message_count:',
         "if entry is None:",
-        "tests/lifecycle/test_conversation.py -k another_count",
+        "tests/lifecycle/test_conversation.py -k does_not_fit",
     ),
     Mutant(
         "the cache holds one entry over a run",
