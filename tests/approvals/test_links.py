@@ -1,6 +1,7 @@
 """Following links decides nothing: not a person's, not a scanner's, not a crawler's."""
 
 import re
+from collections import Counter
 from urllib.parse import urljoin, urlsplit
 
 import pytest
@@ -11,7 +12,8 @@ from approvals import due
 from approvals.models import Approval, Decision
 
 pytestmark = pytest.mark.django_db(transaction=True)
-LIMIT = 80
+VARIANTS = 3
+"""How many queries of one path are followed: filters can be put together without end."""
 
 
 def state():
@@ -22,11 +24,14 @@ def state():
 
 
 def crawl(client, starts):
-    seen, todo = set(), list(starts)
-    while todo and len(seen) < LIMIT:
+    seen, todo, variants = set(), list(starts), Counter()
+    while todo:
         url = todo.pop(0)
         path = urlsplit(url).path
         if url in seen or "logout" in path or path.startswith("/static/"):
+            continue
+        variants[path] += 1
+        if variants[path] > VARIANTS:
             continue
         seen.add(url)
         for call in (client.get, client.head, client.options):
@@ -61,7 +66,6 @@ def test_a_link_scanner_without_a_login_changes_nothing(asked):
     assert state() == before
 
 
-@pytest.mark.database("sqlite")
 def test_a_crawler_with_the_approvers_login_changes_nothing(asked, bob, person):
     client = Client()
     client.force_login(person(
