@@ -16,9 +16,9 @@ from agentruntime.graph import END
 from agentruntime.graph.masking import mask
 from agentruntime.lifecycle.finish import end_run
 from agentruntime.lifecycle.progress import Progress
-from agentruntime.lifecycle.record import StepRecord, news_of, writing
+from agentruntime.lifecycle.record import StepRecord, news_of, rows_of, writing
 from agentruntime.lifecycle.stop import stop_locked
-from agentruntime.models import Checkpoint, Event, Lease, Message, Run, RunStatus, Thread
+from agentruntime.models import Checkpoint, Event, Lease, Run, RunStatus, Thread
 from agentruntime.models.step_statement import (
     Added,
     Counters,
@@ -102,24 +102,13 @@ def _end_at_once(
 
 def _added_by(steps: Sequence[StepRecord], news: Iterable[tuple[str, dict[str, Any]]]) -> Added:
     """What the statement of a step wants to know, with these news behind those of the steps."""
-    checkpoints: list[dict[str, Any]] = []
-    messages: list[dict[str, Any]] = []
     told: list[tuple[str, dict[str, Any]]] = []
-    for number, step in enumerate(steps, 1):
-        messages += [{"step": number, **Message.columns_of(one)} for one in step.messages]
+    for step in steps:
         told += [("message.added", news_of(one)) for one in step.messages]
         told.append(("node.finished", {"node": step.node, "next_node": step.next_node}))
-        checkpoints.append(
-            {
-                "node": step.node,
-                "next_node": step.next_node,
-                "state": step.state,
-                "messages": len(messages),
-            }
-        )
     secret = runtime_settings().SECRET_FIELDS
     events = [{"type": kind, "data": mask(data, secret)} for kind, data in (*told, *news)]
-    return Added(checkpoints, messages, events)
+    return Added(*rows_of(steps), events)
 
 
 def _hint(lease: Lease, counters: Counters, added: Added) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -16,6 +16,8 @@ from agentruntime.exceptions import StaleState
 from agentruntime.graph.masking import mask
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.models import BranchStep, Checkpoint, Event, Message, Thread
+from agentruntime.models.append_statement import append
+from agentruntime.models.step_statement import Added, is_supported
 from agentruntime.signals import committed, recorded
 
 
@@ -43,9 +45,10 @@ class Pen:
 
     def __init__(self, thread: Thread, run_id: uuid.UUID | None) -> None:
         self.thread, self.run_id = thread, run_id
+        self._was_at = thread.head_version, thread.message_count
+        self._token = 0
         self._events: list[Event] = []
-        self._messages: list[Message] = []
-        self._checkpoints: list[Checkpoint] = []
+        self._steps: list[StepRecord] = []
         self._branch_steps: list[BranchStep] = []
 
     def tell(self, kind: str, /, **data: Any) -> None:
@@ -71,30 +74,12 @@ class Pen:
     def append(self, step: StepRecord, token: int) -> None:
         """Add a checkpoint at the head version + 1 with its messages, and tell of the messages."""
         assert self.run_id is not None, "a checkpoint belongs to a run"
+        self._token = token
+        self._steps.append(step)
         self.thread.head_version += 1
+        self.thread.message_count += len(step.messages)
         for message in step.messages:
-            self.thread.message_count += 1
-            self._messages.append(
-                Message.from_value(
-                    message,
-                    thread_id=self.thread.pk,
-                    ordinal=self.thread.message_count,
-                    version=self.thread.head_version,
-                )
-            )
             self.tell("message.added", **news_of(message))
-        self._checkpoints.append(
-            Checkpoint(
-                thread_id=self.thread.pk,
-                version=self.thread.head_version,
-                run_id=self.run_id,
-                fencing_token=token,
-                node=step.node,
-                next_node=step.next_node,
-                state=step.state,
-                message_count=self.thread.message_count,
-            )
-        )
         for index, beginning in enumerate(step.branches):
             self.add_to_branch(str(self.thread.head_version), index, 0, token, **beginning)
 
@@ -118,16 +103,15 @@ class Pen:
 
     def save(self) -> None:
         """Write what was collected, and have the news told after the commit."""
-        if not self._events and not self._checkpoints and not self._branch_steps:
+        if not self._events and not self._steps and not self._branch_steps:
             return
-        Checkpoint.objects.bulk_create(self._checkpoints)
-        BranchStep.objects.bulk_create(self._branch_steps)
-        Message.objects.bulk_create(self._messages)
-        Event.objects.bulk_create(self._events)
-        if self.thread._state.adding:
-            self.thread.save(force_insert=True)  # a new one is written once, with its counters
+        events = [{"type": event.type, "data": event.data} for event in self._events]
+        added = Added(*rows_of(self._steps), events)
+        if is_supported():
+            append(self.thread, self.run_id, self._token, added)
         else:
-            self.thread.save_counters()
+            self._save_by_orm(added)
+        BranchStep.objects.bulk_create(self._branch_steps)
         recorded.send(sender=None, thread=self.thread, events=self._events)
         news = {
             "thread_id": self.thread.pk,
@@ -136,7 +120,37 @@ class Pen:
             "types": [event.type for event in self._events],
         }
         transaction.on_commit(lambda: committed.send(sender=None, **news))
-        self._events, self._messages, self._checkpoints, self._branch_steps = [], [], [], []
+        self._was_at = self.thread.head_version, self.thread.message_count
+        self._events, self._steps, self._branch_steps = [], [], []
+
+    def _save_by_orm(self, added: Added) -> None:
+        version, ordinal = self._was_at
+        place = {"thread_id": self.thread.pk}
+        Checkpoint.objects.bulk_create(
+            Checkpoint(
+                **place,
+                version=version + n,
+                run_id=self.run_id,
+                fencing_token=self._token,
+                message_count=ordinal + row.pop("messages"),
+                **row,
+            )
+            for n, row in enumerate(added.checkpoints, 1)
+        )
+        Message.objects.bulk_create(
+            Message(
+                **place,
+                ordinal=ordinal + n,
+                version=version + row.pop("step"),
+                **{**row, "id": uuid.UUID(row["id"])},
+            )
+            for n, row in enumerate(added.messages, 1)
+        )
+        Event.objects.bulk_create(self._events)
+        if self.thread._state.adding:
+            self.thread.save(force_insert=True)  # a new one is written once, with its counters
+        else:
+            self.thread.save_counters()
 
 
 @contextmanager
@@ -185,3 +199,22 @@ def news_of(message: MessageValue) -> dict[str, Any]:
         "tool_calls": calls,
         "tool_call_id": message.tool_call_id,
     }
+
+
+def rows_of(
+    steps: Sequence[StepRecord],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the checkpoints and the messages of steps as the rows that `Added` wants."""
+    checkpoints: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
+    for number, step in enumerate(steps, 1):
+        messages += [{"step": number, **Message.columns_of(one)} for one in step.messages]
+        checkpoints.append(
+            {
+                "node": step.node,
+                "next_node": step.next_node,
+                "state": step.state,
+                "messages": len(messages),
+            }
+        )
+    return checkpoints, messages

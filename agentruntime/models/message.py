@@ -40,12 +40,6 @@ class Message(models.Model):
     def __str__(self) -> str:
         return f"{self.role} {self.ordinal}"
 
-    @classmethod
-    def from_value(cls, value: MessageValue, **place: object) -> Message:
-        """Return an unsaved row for a message; `place` is its thread, ordinal and version."""
-        columns = cls.columns_of(value)
-        return cls(**{**columns, "id": uuid.UUID(value.id)}, **place)
-
     @staticmethod
     def columns_of(value: MessageValue) -> dict[str, Any]:
         """Return what a message brings into its row, as JSON-like values."""

@@ -21,23 +21,9 @@ from django.db import connection
 from agentruntime.models.rows import columns_of, read_row
 from agentruntime.models.run import Lease, Run
 
-STATEMENT = """
-WITH held AS (
-  SELECT id, attempts FROM agentruntime_run
-   WHERE id = %(run)s::uuid AND fencing_token = %(token)s::bigint AND status = 'running'
-         {only}
-     FOR NO KEY UPDATE
-), head AS (
-  UPDATE agentruntime_thread
-     SET head_version = head_version + %(steps)s::int,
-         message_count = message_count + %(messages)s::int,
-         event_count = event_count + %(events)s::int
-    FROM held
-   WHERE agentruntime_thread.id = %(thread)s::uuid AND head_version = %(expected)s::int
-  RETURNING head_version, message_count, event_count
-), progress AS (
-  {progress}
-), checkpoint AS (
+# What all writes to a thread have in common: `head` moves its counters on and returns them, and the
+# rows that are added are numbered by them.
+ROWS = """checkpoint AS (
   INSERT INTO agentruntime_checkpoint
     (thread_id, version, run_id, fencing_token, node, next_node, state, message_count, created_at)
   SELECT %(thread)s::uuid, head.head_version - %(steps)s::int + n, %(run)s::uuid,
@@ -59,8 +45,26 @@ WITH held AS (
   SELECT %(thread)s::uuid, %(run)s::uuid, head.event_count - %(events)s::int + n, type, data,
          clock_timestamp()
     FROM head, jsonb_to_recordset(%(event_rows)s::jsonb) AS row (n int, type text, data jsonb)
-)
-SELECT head_version, message_count, event_count {returned}
+)"""
+MOVED = """UPDATE agentruntime_thread
+     SET head_version = head_version + %(steps)s::int,
+         message_count = message_count + %(messages)s::int,
+         event_count = event_count + %(events)s::int"""
+STATEMENT = f"""
+WITH held AS (
+  SELECT id, attempts FROM agentruntime_run
+   WHERE id = %(run)s::uuid AND fencing_token = %(token)s::bigint AND status = 'running'
+         {{only}}
+     FOR NO KEY UPDATE
+), head AS (
+  {MOVED}
+    FROM held
+   WHERE agentruntime_thread.id = %(thread)s::uuid AND head_version = %(expected)s::int
+  RETURNING head_version, message_count, event_count
+), progress AS (
+  {{progress}}
+), {ROWS}
+SELECT head_version, message_count, event_count {{returned}}
 """
 GOES_ON = STATEMENT.format(
     only="",
@@ -135,19 +139,26 @@ def _execute(statement: str, lease: Lease, expected: int, added: Added) -> Any:
         "token": lease.fencing_token,
         "thread": str(lease.thread_id),
         "expected": expected,
-        "steps": len(added.checkpoints),
-        "messages": len(added.messages),
-        "events": len(added.events),
-        "checkpoint_rows": _numbered(added.checkpoints),
-        "message_rows": _numbered(added.messages),
-        "event_rows": _numbered(added.events),
+        **numbered(added),
     }
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return cursor.fetchone()
 
 
-def _numbered(rows: Sequence[Mapping[str, Any]]) -> str:
+def numbered(added: Added) -> dict[str, Any]:
+    """Return what is added as the parameters that `ROWS` and `MOVED` want."""
+    return {
+        "steps": len(added.checkpoints),
+        "messages": len(added.messages),
+        "events": len(added.events),
+        "checkpoint_rows": _as_json(added.checkpoints),
+        "message_rows": _as_json(added.messages),
+        "event_rows": _as_json(added.events),
+    }
+
+
+def _as_json(rows: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps([{"n": n, **row} for n, row in enumerate(rows, 1)], default=_as_text)
 
 
