@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from agentruntime.exceptions import AlreadyAnswered
 from agentruntime.graph.json_values import NotJson, check_text
-from agentruntime.lifecycle.record import tell
-from agentruntime.lifecycle.resume import answer_interrupt
+from agentruntime.lifecycle.record import Pen, writing
+from agentruntime.lifecycle.resume import answer_locked
 from agentruntime.models import Interrupt
 from agentruntime.models.transactions import durably
 from approvals.edits import Edit, amount_after, apply_edit, asked_arguments, read_edit
@@ -105,42 +106,37 @@ def _decide(answer: Answer) -> Decision:
         raise UnknownVerdict(verdict=str(answer.verdict)[:40])
     if not isinstance(answer.reason, str):
         raise InvalidReason(reason="it is no text")
-    approval, interrupt = lock_approval(answer.approval_id)
-    rights = rights_of(answer.user_id)
-    if rights and (stored := _equal_repeat(answer, approval, rights)):
+    locked = lock_approval(answer.approval_id)
+    approval, interrupt = locked.approval, locked.interrupt
+    rights, taken = rights_of(answer.user_id), list(approval.decisions.all())
+    if rights and (stored := _equal_repeat(answer, approval, rights, taken)):
         return stored
     _check_right(rights, approval, amount_of(approval))
     assert rights is not None
     check_open(approval, interrupt)
     _check_reason(answer.reason)
     _check_digest(answer, approval)
-    if interrupt is None:
+    if interrupt is None or locked.thread is None:
         raise NoLongerAsked(became="withdrawn", at="its thread's end", told="")
     wanted = answer.arguments if answer.verdict == APPROVE else None
     edit = read_edit(wanted, approval, interrupt)
     if edit:
         _check_right(rights, approval, amount_after(edit, approval))
-    return _record(answer, approval, interrupt, rights, edit)
-
-
-def _record(
-    answer: Answer, approval: Approval, interrupt: Interrupt, rights: Rights, edit: Edit | None
-) -> Decision:
     if edit:
         apply_edit(approval, edit, rights)
-    _check_voice(answer, approval, rights)
-    final = answer.verdict == DECLINE or _settles(approval, rights, edit)
+    _check_voice(answer, approval, rights, taken)
+    final = answer.verdict == DECLINE or _settles(approval, rights, edit, taken)
     decision_id = uuid.uuid4()
     if final:
-        _answer_runtime(answer, approval, interrupt, rights, decision_id)
-        outcome = Outcome.NOT_EXECUTED if answer.verdict == DECLINE else Outcome.NONE
-        approval.close(STATUS_OF[answer.verdict], closed_at=approval.now, outcome=outcome)
-        tell(approval.thread_id, approval.run_id, [("approval.decided", {
-            "approval": str(approval.pk), "verdict": answer.verdict, "by": rights.username,
-            "reason": answer.reason, "edited": approval.is_edited,
-        })])  # fmt: skip
+        with writing(locked.thread, approval.run_id) as pen:
+            _close(answer, approval, interrupt, rights, decision_id, pen)
+    return _append(answer, approval, rights, edit, id=decision_id, is_final=final)
+
+
+def _append(
+    answer: Answer, approval: Approval, rights: Rights, edit: Edit | None, **facts: Any
+) -> Decision:
     decision = append_decision(
-        id=decision_id,
         approval=approval,
         verdict=answer.verdict,
         user_id=rights.user_id,
@@ -152,29 +148,54 @@ def _record(
         reason=answer.reason,
         arguments=mask(edit.arguments) if edit else None,
         seen=seen_then(approval),
-        is_final=final,
         rule=rule_then(approval),
         rights=rights_then(rights, approval),
         seconds_shown=answer.seconds_shown,
+        **facts,
     )
     note(approval, rights.user_id, f"{decision.what.capitalize()} ({Door(answer.door).label})")
     return decision
 
 
-def _check_voice(answer: Answer, approval: Approval, rights: Rights) -> None:
+def _close(
+    answer: Answer,
+    approval: Approval,
+    interrupt: Interrupt,
+    rights: Rights,
+    decision_id: uuid.UUID,
+    pen: Pen,
+) -> None:
+    _answer_runtime(answer, approval, interrupt, rights, decision_id)
+    outcome = Outcome.NOT_EXECUTED if answer.verdict == DECLINE else Outcome.NONE
+    approval.close(STATUS_OF[answer.verdict], closed_at=approval.now, outcome=outcome)
+    pen.tell(
+        "approval.decided",
+        approval=str(approval.pk),
+        verdict=answer.verdict,
+        by=rights.username,
+        reason=answer.reason,
+        edited=approval.is_edited,
+    )
+
+
+def _check_voice(
+    answer: Answer, approval: Approval, rights: Rights, taken: Sequence[Decision]
+) -> None:
     """Raise `AlreadyAgreed` for a second voice of one person for one version, also for one that an
     edit brings back.
     """
-    spoken = approval.decisions.filter(user_id=rights.user_id, verdict=answer.verdict)
-    if spoken.filter(digest=approval.digest).exists():
+    voice = (rights.user_id, answer.verdict, approval.digest)
+    if any((one.user_id, one.verdict, one.digest) == voice for one in taken):
         raise AlreadyAgreed(by=rights.username)
 
 
-def _settles(approval: Approval, rights: Rights, edit: Edit | None) -> bool:
+def _settles(
+    approval: Approval, rights: Rights, edit: Edit | None, taken: Sequence[Decision]
+) -> bool:
     """Say whether this yes is the last one that is needed."""
     amount = amount_of(approval)
     if edit is None:
-        return voices_missing([*agreed_so_far(approval), rights], approval, amount) == 0
+        return voices_missing([*agreed_so_far(approval, taken), rights], approval, amount) == 0
     # An edit voids what others agreed to: where one voice is enough, this is it.
     return voices_missing([rights], approval, amount) == 0
 
@@ -192,7 +213,7 @@ def _answer_runtime(
         "decision": str(decision_id),
     }
     try:
-        answer_interrupt(interrupt.pk, value, user=_reference(rights), kind="approval")
+        answer_locked(interrupt, value, user=_reference(rights))
     except AlreadyAnswered as error:
         raise NoLongerAsked(became="no longer open", at="just now", told=str(error)) from error
 
@@ -201,10 +222,13 @@ def _reference(rights: Rights) -> Any:
     return Interrupt._meta.get_field("answered_by").remote_field.model(pk=rights.user_id)
 
 
-def _equal_repeat(answer: Answer, approval: Approval, rights: Rights) -> Decision | None:
+def _equal_repeat(
+    answer: Answer, approval: Approval, rights: Rights, taken: Sequence[Decision]
+) -> Decision | None:
     """Return the decision that this person has already taken with this very answer, or None."""
-    decision: Decision
-    for decision in approval.decisions.filter(user_id=rights.user_id, verdict=answer.verdict):
+    for decision in taken:
+        if (decision.user_id, decision.verdict) != (rights.user_id, answer.verdict):
+            continue
         shown = answer.digest in (None, decision.shown_digest, decision.digest)
         if not shown or answer.reason != decision.reason:
             continue

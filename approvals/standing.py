@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from datetime import datetime
+from typing import NamedTuple
 
-from agentruntime.models import Interrupt, Run, Thread
+from agentruntime.models import DatabaseTime, Interrupt, Run, Thread
 from approvals.conf import approval_settings
-from approvals.exceptions import AlreadyDecided, ApprovalNotFound, NoLongerAsked
+from approvals.exceptions import AlreadyDecided, NoLongerAsked
 from approvals.models import Approval, Decision, Status, Verdict
 from approvals.permissions import Rights, allowed_by_name, amount_of, rights_of, why_not
 
 
-def lock_approval(approval_id: uuid.UUID) -> tuple[Approval, Interrupt | None]:
-    """Lock run, thread, question and approval, in this order, and return the last two.
-
-    The question is None where its thread has been deleted.
+class Locked(NamedTuple):
+    """An approval whose rows this transaction holds. Where its thread has been deleted, there is
+    none, and no question either.
     """
-    found = (
-        Approval.objects.filter(pk=approval_id).only("run_id", "thread_id", "interrupt_id").first()
+
+    approval: Approval
+    interrupt: Interrupt | None
+    thread: Thread | None
+
+
+def lock_approval(approval_id: uuid.UUID) -> Locked:
+    """Lock run, thread, question and approval, in this order. Raises `ApprovalNotFound`."""
+    asked_by = Approval.objects.filter(pk=approval_id).values("run_id")
+    run = Run.objects.select_for_update().filter(pk__in=asked_by).first()
+    thread = run and Thread.objects.select_for_update().filter(pk=run.thread_id).first()
+    interrupt = run and (
+        Interrupt.objects.select_for_update(of=("self", "approval"))
+        .select_related("approval")
+        .annotate(now=DatabaseTime())
+        .filter(approval__pk=approval_id)
+        .first()
     )
-    if found is None:
-        raise ApprovalNotFound(approval=approval_id)
-    Run.objects.select_for_update().filter(pk=found.run_id).first()
-    Thread.objects.select_for_update().filter(pk=found.thread_id).first()
-    interrupt = Interrupt.objects.select_for_update().filter(approval=found).first()
-    return Approval.locked(approval_id), interrupt
+    if interrupt is None:
+        return Locked(Approval.locked(approval_id), None, thread)
+    approval = interrupt.approval
+    approval.now, interrupt.run = interrupt.now, run
+    return Locked(approval, interrupt, thread)
 
 
 def check_open(approval: Approval, interrupt: Interrupt | None) -> None:
@@ -50,14 +65,17 @@ def check_open(approval: Approval, interrupt: Interrupt | None) -> None:
     )
 
 
-def agreed_so_far(approval: Approval) -> list[Rights]:
+def agreed_so_far(approval: Approval, decisions: Iterable[Decision] | None = None) -> list[Rights]:
     """Return the rights, as they are now, of those who agreed to the call as it stands.
 
     Who has lost the right since does not count, nor does the last editor where several must agree.
+    `decisions` are all that were taken on it, where they have been read already.
     """
     found = []
     amount = amount_of(approval)
-    for decision in approval.decisions.filter(verdict=Verdict.APPROVE, digest=approval.digest):
+    for decision in approval.decisions.all() if decisions is None else decisions:
+        if (decision.verdict, decision.digest) != (Verdict.APPROVE, approval.digest):
+            continue
         rights = rights_of(decision.user_id)
         if rights and not why_not(rights, approval, amount) and _counts(decision, rights):
             found.append(rights)

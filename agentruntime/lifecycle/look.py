@@ -4,6 +4,8 @@ return.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agentruntime.crash import crash_point
 from agentruntime.exceptions import Cancelled
 from agentruntime.lifecycle import doubt, ledger
@@ -19,22 +21,28 @@ from agentruntime.signals import counted
 def look(turn: Turn) -> None:
     """Write the intents that are missing, and decide for every call what is to be done now."""
     crash_point("P6")
-    drafts = _drafts(turn)
+    progress = turn.progress
+    asked_just_now = turn.is_first_look and progress.version != progress.claimed_version
+    # Most turns are either all new or all known: only a turn in between is looked at twice.
+    drafts = _drafts(turn, {}) if asked_just_now else []
     turn.marked = set()
     tries = 0
 
-    def work() -> None:
+    def work() -> bool:
         nonlocal tries
         tries += 1
-        _look(turn, drafts, is_again=tries > 1)
+        return _look(turn, drafts, is_again=tries > 1)
 
-    durably(work)
+    if not durably(work):
+        drafts = _drafts(turn, ledger.rows_by_key(progress.thread.pk, turn.keys))
+        durably(work)
     turn.is_first_look = False
     if turn.to_start:
         crash_point("P7")
 
 
-def _look(turn: Turn, drafts: list[ToolExecution], is_again: bool) -> None:
+def _look(turn: Turn, drafts: list[ToolExecution], is_again: bool) -> bool:
+    """Say whether all calls have their rows; if not, nothing was written."""
     turn.to_start, turn.to_reconcile, turn.to_recheck = [], [], []
     turn.questions, turn.scopes, turn.retry_in = [], [], None
     turn.to_poll, turn.elsewhere, turn.crowded = [], [], []
@@ -45,6 +53,8 @@ def _look(turn: Turn, drafts: list[ToolExecution], is_again: bool) -> None:
         fresh = set(inserted)
         all_fresh = len(fresh) == len(turn.keys)
         turn.rows = inserted if all_fresh else ledger.rows_by_key(run.thread_id, turn.keys)
+        if turn.rows.keys() < set(turn.keys):
+            return False
         _keep_unrecorded(turn)
         if turn.is_first_look:
             _replay(turn, pen, fresh)
@@ -56,6 +66,7 @@ def _look(turn: Turn, drafts: list[ToolExecution], is_again: bool) -> None:
         # (a provider that kills whoever asks it), has to be counted.
         if run.attempts and (fresh or turn.to_start or has_asked):
             run.save_fields(attempts=0)
+    return True
 
 
 def _held(turn: Turn) -> Run:
@@ -67,11 +78,9 @@ def _held(turn: Turn) -> Run:
     return run
 
 
-def _drafts(turn: Turn) -> list[ToolExecution]:
+def _drafts(turn: Turn, there: Mapping[str, ToolExecution]) -> list[ToolExecution]:
     """Rows for the calls that have none yet."""
     progress = turn.progress
-    asked_just_now = turn.is_first_look and progress.version != progress.claimed_version
-    there = {} if asked_just_now else ledger.rows_by_key(progress.thread.pk, turn.keys)
     return [
         draft_intent(
             call,

@@ -125,26 +125,22 @@ class Pen:
 
     def _save_by_orm(self, added: Added) -> None:
         version, ordinal = self._was_at
-        place = {"thread_id": self.thread.pk}
-        Checkpoint.objects.bulk_create(
-            Checkpoint(
-                **place,
-                version=version + n,
-                run_id=self.run_id,
-                fencing_token=self._token,
-                message_count=ordinal + row.pop("messages"),
-                **row,
-            )
+        place: dict[str, Any] = {"thread_id": self.thread.pk}
+        step: dict[str, Any] = {"run_id": self.run_id, "fencing_token": self._token}
+        checkpoints = [
+            {**row, "version": version + n, "message_count": ordinal + row["messages"]}
             for n, row in enumerate(added.checkpoints, 1)
+        ]
+        messages = [
+            {**row, "ordinal": ordinal + n, "version": version + row["step"]}
+            for n, row in enumerate(added.messages, 1)
+        ]
+        Checkpoint.objects.bulk_create(
+            Checkpoint(**place, **step, **_without("messages", row)) for row in checkpoints
         )
         Message.objects.bulk_create(
-            Message(
-                **place,
-                ordinal=ordinal + n,
-                version=version + row.pop("step"),
-                **{**row, "id": uuid.UUID(row["id"])},
-            )
-            for n, row in enumerate(added.messages, 1)
+            Message(**place, **{**_without("step", row), "id": uuid.UUID(row["id"])})
+            for row in messages
         )
         Event.objects.bulk_create(self._events)
         if self.thread._state.adding:
@@ -153,16 +149,32 @@ class Pen:
             self.thread.save_counters()
 
 
+def _without(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}
+
+
 @contextmanager
-def writing(thread_id: uuid.UUID, run_id: uuid.UUID | None) -> Iterator[Pen]:
-    """Lock the thread, and write what the block adds to it. Inside of a transaction."""
-    pen = Pen(Thread.locked(thread_id), run_id)
+def writing(thread: Thread | uuid.UUID, run_id: uuid.UUID | None) -> Iterator[Pen]:
+    """Lock the thread, unless it is given locked, and write what the block adds to it. Inside of a
+    transaction.
+
+    Where this transaction is writing to the thread already, the block adds to that.
+    """
+    outer = _open_pen(thread.pk if isinstance(thread, Thread) else thread)
+    if outer is not None:
+        yield outer
+        return
+    pen = Pen(thread if isinstance(thread, Thread) else Thread.locked(thread), run_id)
     reset = _open_pens.set((*_open_pens.get(), pen))
     try:
         yield pen
     finally:
         _open_pens.reset(reset)
     pen.save()
+
+
+def _open_pen(thread_id: uuid.UUID) -> Pen | None:
+    return next((pen for pen in _open_pens.get() if pen.thread.pk == thread_id), None)
 
 
 def tell(
@@ -173,11 +185,10 @@ def tell(
     Where this transaction is writing to the thread already (a receiver of a signal is called from
     there), the events take their place among what is being written.
     """
-    for open_pen in _open_pens.get():
-        if open_pen.thread.pk == thread_id:
-            for kind, data in events:
-                open_pen.tell(kind, **data)
-            return
+    if (outer := _open_pen(thread_id)) is not None:
+        for kind, data in events:
+            outer.tell(kind, **data)
+        return
     thread = Thread.objects.select_for_update().filter(pk=thread_id).first()
     if thread is None:
         return

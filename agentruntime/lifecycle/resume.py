@@ -59,21 +59,28 @@ def answer_interrupt(
         interrupt.run = run
         if tries > 1 and _is_answer(interrupt, value, user):
             return interrupt  # the last try had landed, only the answer to its COMMIT was lost
-        if interrupt.status != InterruptStatus.OPEN:
-            raise AlreadyAnswered(interrupt=interrupt.pk, status=interrupt.status)
-        Interrupt.objects.filter(pk=interrupt.pk).update(
-            status=InterruptStatus.ANSWERED,
-            answer=value,
-            answered_by=user,
-            answered_at=DatabaseTime(),
-        )
+        answer_locked(interrupt, value, user)
         interrupt.refresh_from_db()
-        wake(run, reason="answered", interrupt=str(interrupt.pk))
         interrupt.run = run
-        crash_point("A3")
         return interrupt
 
     return durably(work)
+
+
+def answer_locked(interrupt: Interrupt, value: Any, user: Any) -> None:
+    """Record the answer to a question whose run (`interrupt.run`) and row are locked, and queue
+    its run. Raises `AlreadyAnswered` where it is not open any more.
+    """
+    if interrupt.status != InterruptStatus.OPEN:
+        raise AlreadyAnswered(interrupt=interrupt.pk, status=interrupt.status)
+    Interrupt.objects.filter(pk=interrupt.pk).update(
+        status=InterruptStatus.ANSWERED,
+        answer=value,
+        answered_by=user,
+        answered_at=DatabaseTime(),
+    )
+    wake(interrupt.run, reason="answered", interrupt=str(interrupt.pk))
+    crash_point("A3")
 
 
 def _is_answer(interrupt: Interrupt, value: Any, user: Any) -> bool:
