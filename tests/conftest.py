@@ -6,6 +6,7 @@ Redis are private servers unless DATABASE_URL and REDIS_URL name others.
 """
 
 import contextlib
+import importlib
 import os
 import shutil
 import tempfile
@@ -24,6 +25,8 @@ SHARED_REDIS = "SUITE_REDIS_URL"
 SHARED_DIRECTORY = "SUITE_DIRECTORY"
 # This process's own database on that Redis, whether the settings use it or not.
 TEST_REDIS = "SUITE_REDIS_DATABASE"
+# Where every Python of the suite finds the watch over what models are given.
+STARTUP = Path(__file__).resolve().parent / "startup"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 KEPT_TABLES = {"django_migrations", "django_content_type", "auth_permission"}
 NO_CHROMIUM = "there is no Chromium on this machine"
@@ -54,7 +57,10 @@ def pytest_configure(config: pytest.Config) -> None:
         servers = contextlib.ExitStack()
         config.add_cleanup(servers.close)
         start_servers(servers, config.option.db)
-    choose_redis_database(worker["workerid"] if worker else "gw0")
+    name = worker["workerid"] if worker else "gw0"
+    choose_redis_database(name)
+    if SHARED_DIRECTORY in os.environ:
+        watch_prompts(name)
     # The suite reaches no provider, whatever the shell that starts it holds.
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "SECRET_KEY"):
         os.environ.pop(name, None)
@@ -88,6 +94,26 @@ def choose_redis_database(worker: str) -> None:
     os.environ[TEST_REDIS] = address.geturl()
     if "REDIS_URL" in os.environ:
         os.environ["REDIS_URL"] = address.geturl()
+
+
+def watch_prompts(worker: str) -> None:
+    """Have every prompt checked, here and in each process that a test starts."""
+    os.environ["UNSOUND_PROMPTS"] = f"{os.environ[SHARED_DIRECTORY]}/unsound-{worker}"
+    others = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    paths = dict.fromkeys([str(STARTUP), *others])
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    importlib.import_module("tests.startup.sitecustomize")
+
+
+@pytest.fixture(autouse=True)
+def _every_prompt_is_sound() -> Iterator[None]:
+    """Fail a test in which a model was given a conversation that no provider would take."""
+    yield
+    noted = Path(os.environ["UNSOUND_PROMPTS"])
+    if noted.exists():
+        problems = noted.read_text()
+        noted.unlink()
+        pytest.fail(f"A model was given an unsound conversation:\n{problems}", pytrace=False)
 
 
 def pytest_report_header() -> str:

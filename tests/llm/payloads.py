@@ -193,6 +193,12 @@ def _repeated(what: str, values: Iterable[Any]) -> list[str]:
     return problems
 
 
+def check_tools(tools: Iterable[Any]) -> None:
+    """Raise `InvalidPayload` if two tools that a model is offered share a name."""
+    if problems := _repeated("tool name", [_get(one, "name") for one in tools]):
+        raise InvalidPayload(problems)
+
+
 # --- calls and results -----------------------------------------------------------------------
 
 
