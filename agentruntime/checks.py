@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
 from django.core.checks import Error, Warning, register
 
 from agentruntime.conf import runtime_settings
+from agentruntime.exceptions import InvalidTool
+from agentruntime.graph.definition import StateGraph
+from agentruntime.graph.registry import get_graph, graph_names
+from agentruntime.graph.tools import Tool
+from agentruntime.lifecycle.policy import with_policy
 
 
 @register("agentruntime")
@@ -40,3 +46,25 @@ def cache_is_json(**_: Any) -> list[Any]:
             )
         ]
     return []
+
+
+@register("agentruntime")
+def policies_fit(**_: Any) -> list[Any]:
+    """What the host says of a tool must be possible, or the first call of it fails its run."""
+    found = {}
+    for tool in _tools(*(get_graph(name) for name in graph_names())):
+        try:
+            with_policy(tool)
+        except InvalidTool as error:
+            found[tool.name] = Error(f"AGENTRUNTIME['TOOLS']: {error}", id="agentruntime.E002")
+    return list(found.values())
+
+
+def _tools(*graphs: StateGraph) -> Iterator[Tool]:
+    """The tools of graphs that are known without asking anybody, those of inner agents too."""
+    for graph in graphs:
+        for node in graph.tool_nodes().values():
+            for tool in node.own.values():
+                yield tool
+                if isinstance(tool.agent, StateGraph):
+                    yield from _tools(tool.agent)

@@ -7,7 +7,10 @@ import sys
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
+from agentruntime.checks import policies_fit
 from agentruntime.conf import runtime_settings
+from agentruntime.graph import agent_tool, create_agent, register, tool
+from agentruntime.graph.registry import unregister
 from tests.processes import ROOT
 
 
@@ -114,3 +117,31 @@ def test_settings_may_be_whole_numbers_and_lists(settings):
     settings.AGENTRUNTIME = {"LEASE_SECONDS": 6, "SECRET_FIELDS": ["pin"], "EVENT_DAYS": None}
 
     assert runtime_settings().SECRET_FIELDS == ["pin"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"timout": 5}, {"effect": "Once"}, {"approval": "yes"}, {"concurrency": 0}]
+)
+def test_what_the_host_says_of_a_tool_is_checked_at_the_start(settings, options):
+    settings.AGENTRUNTIME = {"TOOLS": {"lookup_order": {"timeout": 5.0}, "refund": options}}
+
+    found = policies_fit()
+
+    assert [one.id for one in found] == ["agentruntime.E002"]
+    assert "'refund'" in found[0].msg
+    assert next(iter(options)) in found[0].msg
+
+
+def test_what_it_says_of_the_tools_of_an_inner_agent_is_checked_too(settings):
+    @tool
+    def look() -> str:
+        """Look."""
+        return ""
+
+    inner = create_agent(model="openai:none", tools=[look])
+    register("outer", create_agent(model="openai:none", tools=[agent_tool(inner, "ask", "Ask.")]))
+    try:
+        settings.AGENTRUNTIME = {"TOOLS": {"look": {"retries": -1}}}
+        assert "'look'" in policies_fit()[0].msg
+    finally:
+        unregister("outer")

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from agentruntime.graph.tool_options import is_number
+
 DAY = 86_400.0
 
 
@@ -30,8 +32,9 @@ class Pending:
     @property
     def problem(self) -> str:
         """What is wrong with it, or empty text."""
-        if self.every <= 0 or (self.deadline is not None and self.deadline <= 0):
-            return "`every` and `deadline` are numbers of seconds above zero"
+        for seconds in (self.every, 1 if self.deadline is None else self.deadline):
+            if not is_number(seconds) or seconds <= 0:
+                return "`every` and `deadline` are numbers of seconds above zero"
         if self.poll is not None and name_of(self.poll) is None:
             return "`poll` is no function of a module, so that no other process could find it"
         return ""
@@ -50,6 +53,6 @@ def find_poll(name: str) -> Callable[..., Any] | None:
         found: Any = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError):
+    except Exception:  # also what a module raises that cannot be imported today
         return None
     return found if callable(found) else None

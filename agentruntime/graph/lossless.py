@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from agentruntime.graph.json_values import NotJson
+from agentruntime.graph.json_values import NotJson, canonical_json
 
 
 def check_lossless(sent: Any, kept: Any, path: str = "$") -> None:
@@ -23,6 +23,38 @@ def check_lossless(sent: Any, kept: Any, path: str = "$") -> None:
             check_lossless(before, after, f"{path}[{number}]")
     elif not _is_same(sent, kept):
         raise NotJson(path, f"{str(sent)[:40]!r} is not of the type that the tool takes")
+
+
+def in_sent_order(sent: Any, kept: Any) -> Any:
+    """Return `kept` with its lists in the order of `sent` where they hold the same items.
+
+    A set has no order of its own: each process would write it in another one.
+    """
+    if isinstance(sent, dict) and isinstance(kept, dict):
+        return {
+            key: in_sent_order(sent[key], item) if key in sent else item
+            for key, item in kept.items()
+        }
+    if not isinstance(sent, list) or not isinstance(kept, list):
+        return kept
+    by_form = {_form(item): item for item in kept}
+    order = list(dict.fromkeys(map(_form, sent)))
+    if len(by_form) == len(kept) == len(order) and by_form.keys() == set(order):
+        return [by_form[form] for form in order]
+    pairs = [in_sent_order(before, after) for before, after in zip(sent, kept, strict=False)]
+    return [*pairs, *kept[len(pairs) :]]
+
+
+def _form(item: Any) -> Any:
+    """Return what the forms of one value have in common, so that it can be looked up."""
+    if isinstance(item, dict | list):
+        return canonical_json(item)
+    if isinstance(item, bool) or item is None:
+        return str(item)
+    try:
+        return Decimal(str(item))
+    except InvalidOperation:
+        return item
 
 
 def _is_same(sent: Any, kept: Any) -> bool:

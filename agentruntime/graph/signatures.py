@@ -42,6 +42,8 @@ def parameters_model(fn: Callable[..., Any], name: str) -> type[BaseModel]:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise InvalidTool(tool=name, problem=f"*{parameter.name} has no schema")
+        if parameter.name.startswith("model_") and hasattr(BaseModel, parameter.name):
+            raise InvalidTool(tool=name, problem=f"no parameter can be called {parameter.name}")
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (
             hints.get(parameter.name, Any),

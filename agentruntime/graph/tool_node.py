@@ -28,22 +28,23 @@ class ToolNode:
 
     def __init__(self, tools: Iterable[Any]) -> None:
         self.sources: list[ToolSource] = []
-        self._own: dict[str, Tool] = {}
+        self.own: dict[str, Tool] = {}
+        """The tools that need no source."""
         for one in tools:
             if isinstance(one, ToolSource):
                 self.sources.append(one)
                 continue
             made = as_tool(one)
-            if made.name in self._own:
+            if made.name in self.own:
                 raise InvalidTool(tool=made.name, problem="two tools of one node have this name")
-            self._own[made.name] = made
+            self.own[made.name] = made
 
     @property
     def tools(self) -> dict[str, Tool]:
         """The tools by name, as far as they are known now; of two with one name the first."""
         if not self.sources:
-            return self._own
-        found = dict(self._own)
+            return self.own
+        found = dict(self.own)
         for source in self.sources:
             for made in source.tools():
                 found.setdefault(made.name, made)

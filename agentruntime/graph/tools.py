@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import inspect
-import re
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from enum import Enum
 from functools import cached_property
 from typing import Any, Literal, overload
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    PydanticUserError,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from agentruntime.exceptions import InvalidArguments, InvalidTool
-from agentruntime.graph.json_values import NotJson, check_json, digest, read_json
-from agentruntime.graph.lossless import check_lossless
+from agentruntime.graph.json_values import NotJson, canonical_json, check_json, digest, read_json
+from agentruntime.graph.lossless import check_lossless, in_sent_order
 from agentruntime.graph.signatures import injected_parameters, parameters_model, summary_of
 from agentruntime.graph.state import first_problem
+from agentruntime.graph.tool_options import problem_of
 
 Effect = Literal["repeatable", "once", "transactional"]
 CLOSED = ConfigDict(extra="forbid")
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Outcome(Enum):
@@ -83,8 +77,9 @@ class Tool:
     """A function as the model sees it, and how the runtime may run it.
 
     `timeout` in seconds (None: the run's `tool_timeout`), `retries` beyond the first attempt for
-    errors of `retry_on`, with `retry_delay` seconds doubled each time; `concurrency` how many calls
-    of it may work at once in a process; `sequential`: never beside another call of its turn.
+    errors of `retry_on`, with `retry_delay` seconds doubled each time (a day at most);
+    `concurrency` how many calls of it may work at once in a process; `sequential`: never beside
+    another call of its turn.
     `handoff` is the node that the run goes on at, `agent` the graph that answers; see `handoff()`
     and `agent_tool()`.
     `runs="client"`: whoever started the run runs the call and sends its result, which has to fit
@@ -134,6 +129,11 @@ class Tool:
             return type(self.given.__name__, (self.given,), {"model_config": CLOSED})
         return parameters_model(self.fn, self.name)
 
+    @property
+    def parameter_names(self) -> Set[str]:
+        """The names of the parameters that a model gives. Raises `InvalidTool`."""
+        return self.parameters.model_fields.keys()
+
     @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments, as the model is told it."""
@@ -166,26 +166,36 @@ class Tool:
         try:
             found = object_from(raw)
             check_json(found)
-            values = self.parameters.model_validate(found)
-            stored = values.model_dump(mode="json", by_alias=True)
+            values = self._validated(found)
+            written = values.model_dump(mode="json", by_alias=True, round_trip=True)
+            stored = in_sent_order(found, written)
             check_json(stored)
             check_lossless(found, stored)
+            if self._validated(stored) != values:
+                raise NotJson("$", "they would not come back equal from where they are stored")
         except NotJson as error:
             raise InvalidArguments(tool=self.name, reason=str(error)[:300]) from None
-        except ValidationError as error:
-            raise InvalidArguments(tool=self.name, reason=_problems(error)) from None
+        except PydanticSerializationError as error:
+            raise InvalidArguments(tool=self.name, reason=str(error)[:300]) from None
         return self.typed(values), stored
 
     def load_arguments(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Return stored arguments as the typed values that the function takes."""
+        return self.typed(self._validated(stored))
+
+    def _validated(self, given: Mapping[str, Any]) -> BaseModel:
+        """Read as JSON, so that strict types too take the forms that JSON has for them."""
         try:
-            return self.typed(self.parameters.model_validate(dict(stored)))
+            return self.parameters.model_validate_json(canonical_json(given))
         except ValidationError as error:
             raise InvalidArguments(tool=self.name, reason=_problems(error)) from None
+        except Exception as error:  # a validator of the tool's own cannot take these
+            reason = f"{type(error).__name__}: {error}"[:300]
+            raise InvalidArguments(tool=self.name, reason=reason) from None
 
     @staticmethod
     def typed(values: BaseModel) -> dict[str, Any]:
-        return {name: getattr(values, name) for name in type(values).model_fields}
+        return dict(vars(values))  # no attributes: a parameter may be called `copy` or `json`
 
 
 @overload
@@ -224,13 +234,16 @@ def as_tool(fn: Any, **options: Any) -> Tool:
         options["retry_on"] = (options["retry_on"],)
     if isinstance(options.get("approval"), bool):
         options["approval"] = ApprovalRule() if options["approval"] else None
+    if unknown := sorted(set(options) - {one.name for one in fields(Tool)}):
+        name = fn.name if isinstance(fn, Tool) else getattr(fn, "__name__", "")
+        raise InvalidTool(tool=name, problem=f"it has no option named {', '.join(unknown)}")
     if isinstance(fn, Tool):
         made = replace(fn, **options)
     else:
         name = options.pop("name", "") or getattr(fn, "__name__", "")
         description = options.pop("description", "") or summary_of(fn)
         made = Tool(fn=fn, name=name, description=description, **options)
-    if problem := _problem_of(made):
+    if problem := problem_of(made):
         raise InvalidTool(tool=made.name, problem=problem)
     return made
 
@@ -262,25 +275,6 @@ def client_tool(
 
 def _run_by_the_client(**arguments: Any) -> Any:
     raise NotImplementedError("the client runs this tool")
-
-
-def _problem_of(made: Tool) -> str:
-    if not NAME.fullmatch(made.name):
-        return "a name has 1 to 64 letters, digits, _ or -"
-    if made.effect not in typing.get_args(Effect):
-        return f"the effect is one of {', '.join(typing.get_args(Effect))}, not {made.effect!r}"
-    if made.effect == "transactional" and (made.is_async or made.isolation == "process"):
-        return "a transactional tool is a plain function: it works inside the database transaction"
-    if made.runs == "client" and (made.effect == "transactional" or made.isolation == "process"):
-        return "what the client runs is neither transactional nor in a process of its own"
-    if made.runs == "client":
-        _ = made.result_schema  # raises InvalidTool for a type that has none
-    parameters = set(made.parameters.model_fields)  # raises InvalidTool for what has no schema
-    rule = made.approval
-    named = {rule.amount, rule.target, *rule.editable} - {""} if rule else set()
-    if unknown := named - parameters:
-        return f"its approval names the parameters {sorted(unknown)}, which it does not have"
-    return ""
 
 
 def object_from(raw: Any) -> dict[str, Any]:

@@ -42,6 +42,8 @@ from agentruntime.models.transactions import give_back_connection
 from agentruntime.signals import counted
 
 TIMED_OUT_IN_DOUBT = "whether it took effect is not known"
+LONGEST_DELAY = 86_400.0
+"""How many seconds a retry is put off at most, however often it was doubled."""
 
 
 def run_tools(
@@ -216,7 +218,7 @@ def _note_failures(turn: Turn, ended: dict[Work, Acting]) -> None:
 
 
 def _plan_retry(turn: Turn, call: Acting) -> None:
-    delay = call.tool.retry_delay * 2 ** (call.row.attempts - 1)
+    delay = min(call.tool.retry_delay * 2.0 ** (call.row.attempts - 1), LONGEST_DELAY)
     ledger.put_back(
         turn.progress.lease, call.row, status=CallStatus.PENDING, retry_at=DatabaseTime(delay)
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict, create_model
 
 from agentruntime.exceptions import InvalidArguments
 from agentruntime.graph.json_values import NotJson, check_json, digest
@@ -32,13 +30,9 @@ class RemoteTool(Tool):
     def injected(self) -> frozenset[str]:
         return frozenset()
 
-    @cached_property
-    def parameters(self) -> type[BaseModel]:
-        names = {name: (Any, None) for name in self.input_schema.get("properties", {})}
-        safe = {name: kind for name, kind in names.items() if name.isidentifier()}
-        fields: dict[str, Any] = {n: kind for n, kind in safe.items() if not n.startswith("_")}
-        open_config = ConfigDict(extra="allow", protected_namespaces=())
-        return create_model(self.name, __config__=open_config, **fields)
+    @property
+    def parameter_names(self) -> Set[str]:
+        return self.input_schema.get("properties", {}).keys()
 
     @cached_property
     def schema(self) -> dict[str, Any]:

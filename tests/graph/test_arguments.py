@@ -3,10 +3,10 @@
 from datetime import date
 from decimal import Decimal
 from enum import Enum
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Json, SecretStr
 
 from agentruntime.exceptions import InvalidArguments, InvalidTool
 from agentruntime.graph import tool
@@ -137,3 +137,86 @@ def test_state_of_a_plain_type_is_an_argument_like_any_other():
 
     assert list(move.schema["properties"]) == ["city", "state"]
     assert move.injected == {"ctx"}
+
+
+def taking(kind):
+    """A tool with one argument, `x`, of this type."""
+
+    def take(x):
+        return x
+
+    take.__annotations__ = {"x": kind}
+    return tool(take)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "typed"),
+    [
+        (set[int], [5, 1000, 3], {3, 5, 1000}),
+        (frozenset[str], ["b", "c", "a", "d"], {"a", "b", "c", "d"}),
+        (Json[list[int]], "[1,2]", [1, 2]),
+        (Annotated[date, Field(strict=True)], "2026-11-30", date(2026, 11, 30)),
+    ],
+)
+def test_what_json_has_another_form_for_comes_back_as_it_was_sent(kind, sent, typed):
+    values, stored = taking(kind).read_arguments({"x": sent})
+
+    assert (values["x"], stored) == (typed, {"x": sent})
+    assert taking(kind).load_arguments(stored) == values
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    day: date
+    color: Color
+
+
+def test_a_strict_model_takes_what_its_schema_describes():
+    values, _ = taking(Strict).read_arguments({"x": {"day": "2026-11-30", "color": "red"}})
+
+    assert values["x"] == Strict(day=date(2026, 11, 30), color=Color.RED)
+
+
+class Hiding(BaseModel):
+    a: int
+    b: int = Field(default=3, exclude=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent"),
+    [
+        (SecretStr, "hunter2"),
+        (Hiding, {"a": 1, "b": 9}),
+        (Annotated[str, AfterValidator(lambda text: f"{text}!")], "again"),
+    ],
+)
+def test_what_would_run_with_another_value_than_was_sent_is_refused(kind, sent):
+    with pytest.raises(InvalidArguments, match="come back equal"):
+        taking(kind).read_arguments({"x": sent})
+
+
+def test_what_a_validator_raises_is_about_the_arguments():
+    def fail(value):
+        raise KeyError("no such city")
+
+    with pytest.raises(InvalidArguments, match="KeyError: 'no such city'"):
+        taking(Annotated[str, BeforeValidator(fail)]).read_arguments({"x": "Atlantis"})
+
+
+@pytest.mark.filterwarnings("ignore:Field name")
+def test_a_parameter_may_be_called_as_models_call_their_own():
+    def read(json: str, copy: bool, fields: int) -> str:
+        return ""
+
+    sent = {"json": "{}", "copy": True, "fields": 3}
+    assert tool(read).read_arguments(sent) == (sent, sent)
+
+
+@pytest.mark.parametrize("name", ["model_config", "model_dump", "model_extra"])
+def test_a_parameter_whose_name_no_model_can_have_is_refused_by_name(name):
+    scope = {}
+    exec(f"def use({name}: str): ...", scope)
+
+    with pytest.raises(InvalidTool, match=name):
+        tool(scope["use"])

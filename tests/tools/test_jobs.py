@@ -269,3 +269,18 @@ def test_a_job_without_a_deadline_waits_for_ever(drive, look):
     row = look.calls(run)[0]
     assert (run.status, row.outside["until"]) == ("queued", None)
     assert recover_runs() == []
+
+
+def test_a_job_with_a_wrong_time_has_been_started_and_is_not_started_again(drive, look):
+    started = []
+
+    @tool
+    def render() -> Pending:
+        """Render."""
+        started.append(1)
+        return Pending("cow", poll=farm.ask_farm, every=float("nan"))
+
+    with agent([render], [call("render")]) as name:
+        run = drive(name)
+    assert (run.status, started, look.calls(run)[0].status) == ("completed", [1], "succeeded")
+    assert "numbers of seconds above zero" in look.messages(run)[-1][1]
