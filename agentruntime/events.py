@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,8 +39,19 @@ class News:
 
     thread_id: uuid.UUID
     seq: int = 0
-    frames: list[tuple[str, str]] = field(default_factory=list)
-    """Run id and the frame's JSON text."""
+    frames: list[Frame] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Something live: its JSON text, and the number of the event that it comes after.
+
+    `after` is 0 where the news names no newer event before it.
+    """
+
+    run: str
+    text: str
+    after: int = 0
 
 
 Listener = Callable[[News], None]
@@ -85,9 +96,7 @@ class Publisher:
         self._thread: threading.Thread | None = None
         self._quiet_until = 0.0
 
-    def tell(
-        self, thread_id: uuid.UUID, seq: int = 0, frame: tuple[str, str] | None = None
-    ) -> None:
+    def tell(self, thread_id: uuid.UUID, seq: int = 0, frame: Frame | None = None) -> None:
         """Take note and return at once; the oldest live frames give way when there are too many."""
         with self._changed:
             news = self._pending.get(thread_id)
@@ -97,7 +106,7 @@ class Publisher:
                 news = self._pending[thread_id] = News(thread_id)
             news.seq = max(news.seq, seq)
             if frame is not None:
-                news.frames.append(frame)
+                news.frames.append(replace(frame, after=news.seq))
                 del news.frames[:-MAX_PENDING_FRAMES]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="events", daemon=True)
@@ -142,7 +151,8 @@ def as_message(news: News) -> dict[str, Any]:
         "process": PROCESS,
         "thread": news.thread_id.hex,
         "seq": news.seq,
-        "frames": news.frames,
+        "frames": [(one.run, one.text) for one in news.frames],
+        "after": [one.after for one in news.frames],
     }
 
 
@@ -150,7 +160,9 @@ def from_message(message: dict[str, Any]) -> News | None:
     """Return the news of another process; None for this process's own, which it knows already."""
     if message.get("type") != "thread.news" or message.get("process") == PROCESS:
         return None
-    frames = [(run, text) for run, text in message["frames"]]
+    after = message.get("after") or [0] * len(message["frames"])  # told by an older release
+    told = zip(message["frames"], after, strict=True)
+    frames = [Frame(run, text, seq) for (run, text), seq in told]
     return News(uuid.UUID(message["thread"]), message["seq"], frames)
 
 
@@ -188,7 +200,7 @@ def on_committed(*, thread_id: Any, seq: int, **_: Any) -> None:
 
 def on_progressed(*, thread_id: Any, run_id: Any, type: str, data: Any, **_: Any) -> None:
     """Pass on what is never stored."""
-    frame = (str(run_id), frame_text(type, run_id, thread_id, data))
+    frame = Frame(str(run_id), frame_text(type, run_id, thread_id, data))
     _publisher.tell(_as_uuid(thread_id), frame=frame)
 
 

@@ -13,6 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from channels.db import database_sync_to_async
@@ -40,25 +41,30 @@ class Subscription:
     def __init__(self, feed: Feed, last: int, run_id: uuid.UUID | None) -> None:
         self.feed, self.last, self.run_id = feed, last, run_id
         self.ended = False
-        self._live: deque[str] = deque(maxlen=MAX_LIVE_FRAMES)
+        self._live: deque[tuple[int, str]] = deque(maxlen=MAX_LIVE_FRAMES)
         self._wake = asyncio.Event()
 
     async def next(self) -> list[Row | str]:
-        """Wait for what is next and return it: stored events in order, then live frames.
-
-        Empty when the thread is gone.
+        """Wait for what is next and return it: stored events in order, each live frame after the
+        event that it came after. Empty when the thread is gone.
         """
         while not self.ended:
             self._wake.clear()
-            found: list[Row | str] = list(await self._stored())
-            if not found and self.last >= self.feed.head:
-                found = list(self._live)
-                self._live.clear()
+            found: list[Row | str] = []
+            for row in await self._stored():
+                found += [*self._live_before(row.seq), row]
+            found += self._live_before(self.last + 1)
             if found:
                 return found
             if self.last >= self.feed.head:
                 await self._wake.wait()
         return []
+
+    def _live_before(self, seq: int) -> list[str]:
+        found = []
+        while self._live and self._live[0][0] < seq:
+            found.append(self._live.popleft()[1])
+        return found
 
     async def _stored(self) -> list[Row]:
         if self.last >= self.feed.head:
@@ -80,12 +86,11 @@ class Subscription:
         self.ended = True
         self._wake.set()
 
-    def offer(self, frames: Iterable[tuple[str, str]]) -> None:
-        """Add live frames, unless this watcher still catches up with what is stored."""
-        if self.last >= self.feed.head:
-            wanted = str(self.run_id) if self.run_id else None
-            self._live.extend(text for run, text in frames if wanted in (None, run))
-            self._wake.set()
+    def offer(self, frames: Iterable[events.Frame]) -> None:
+        """Add live frames; the oldest give way where this watcher still catches up."""
+        wanted = str(self.run_id) if self.run_id else None
+        self._live.extend((one.after, one.text) for one in frames if wanted in (None, one.run))
+        self._wake.set()
 
 
 class Feed:
@@ -123,11 +128,13 @@ class Feed:
     async def _take(self) -> None:
         while self._news:
             news = self._news.popleft()
+            # What is live is put in its place first: a watcher that takes an event has what came
+            # before it.
+            frames = [replace(one, after=one.after or self.head) for one in news.frames]
+            for watcher in self.watchers if frames else ():
+                watcher.offer(frames)
             if news.seq > self.head:
                 await self._read(news.seq)
-            if news.frames:
-                for watcher in self.watchers:
-                    watcher.offer(news.frames)
 
     async def _read(self, until: int) -> None:
         while self.head < until:

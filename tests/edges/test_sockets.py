@@ -298,6 +298,30 @@ async def test_live_text_passes_through_and_is_not_stored(ann, thread, say):
         assert await in_thread(thread.events.count)() == 1
 
 
+async def test_live_text_stands_between_the_events_that_it_came_between(ann, thread, say):
+    """Also where all of it is told at once, and to who catches up meanwhile."""
+    from agentruntime.signals import progressed
+
+    def at_once():
+        run = uuid.uuid4()
+        for number in range(1, 5):
+            say(number)
+            for text in "ab":
+                data = {"text": f"{number}{text}"}
+                progressed.send(
+                    None, thread_id=thread.pk, run_id=run, type="message.delta", data=data
+                )
+
+    async with socket(f"/ws/threads/{thread.pk}/", await in_thread(bearer)(ann)) as made:
+        await in_thread(say)(0)
+        assert (await made.hear())["seq"] == 1
+        await in_thread(at_once)()
+        heard = [(await made.hear())["data"] for _ in range(12)]
+    assert [one.get("text", one.get("n")) for one in heard] == [
+        1, "1a", "1b", 2, "2a", "2b", 3, "3a", "3b", 4, "4a", "4b",
+    ]  # fmt: skip
+
+
 @pytest.mark.slow
 async def test_seconds_to_silence_with_the_default_settings(ann, person, thread, runtime):
     import asyncio

@@ -6,6 +6,7 @@
 const BUSY_MS = 700;
 const IDLE_MS = 4000;
 const WITH_SOCKET_MS = 10000;
+const BEGINNINGS = ["run.queued", "run.started", "run.resumed", "node.started"];
 
 function follow({ newsAt, socketAt, seen, show, write, lost, connected }) {
   let timer = 0;
@@ -55,7 +56,7 @@ function follow({ newsAt, socketAt, seen, show, write, lost, connected }) {
         if (typeof news.data?.text === "string") write(news.data);
         return;
       }
-      if (news.type === "node.started") write(null); // begun anew: what was written does not count
+      if (BEGINNINGS.includes(news.type)) write(null); // what was written before does not count
       if (news.seq > seen.seq) look();
     });
     socket.addEventListener("close", (event) => {

@@ -18,6 +18,7 @@ function show(news) {
   seen.active = news.active;
   showState(news);
   replaceEntries(news.entries);
+  showWritten();
   addNews(news.news);
   showTimes();
   if (follows) scrollTo({ top: document.documentElement.scrollHeight });
@@ -90,12 +91,20 @@ function addNews(html) {
 
 // --- what is being written --------------------------------------------------------------------
 
+// Kept here as well: its place comes and goes with the entry that tells what the run does.
+let written = "";
+
 function write(delta) {
+  if (!delta || delta.restarts) written = "";
+  if (delta) written += delta.text;
+  showWritten();
+}
+
+function showWritten() {
   const place = document.getElementById("writing");
-  if (!delta || delta.restarts) place?.replaceChildren();
-  if (!place || !delta) return;
-  place.hidden = false;
-  place.append(delta.text);
+  if (!place || place.textContent === written) return;
+  place.hidden = !written;
+  place.textContent = written;
 }
 
 // --- forms ------------------------------------------------------------------------------------
