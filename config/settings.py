@@ -1,8 +1,9 @@
 """The site's settings: the environment is read here and nowhere else.
 
 Variables: DATABASE_URL, DATABASE_POOL_SIZE, REDIS_URL, SECRET_KEY, SECRET_KEY_FALLBACKS, DEBUG,
-HTTPS, ALLOWED_HOSTS, OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY. All have defaults that run
-the demo on one machine. A bad value stops the start with a sentence that names its variable.
+HTTPS, ALLOWED_HOSTS, OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY, DEMO_MODEL. All have
+defaults that run the demo on one machine. A bad value stops the start with a sentence that names
+its variable.
 """
 
 from pathlib import Path
@@ -85,6 +86,7 @@ ALLOWED_HOSTS = read_hosts("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "
 OPENAI_API_KEY = env.str("OPENAI_API_KEY", default="")
 OPENAI_BASE_URL = read_url("OPENAI_BASE_URL", {"http", "https"})
 ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
+DEMO_MODEL = env.str("DEMO_MODEL", default="")
 
 
 # --- databases -------------------------------------------------------------------------------

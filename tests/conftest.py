@@ -62,7 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if SHARED_DIRECTORY in os.environ:
         watch_prompts(name)
     # The suite reaches no provider, whatever the shell that starts it holds.
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "SECRET_KEY"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"):
+        os.environ.pop(name, None)
+    for name in ("DEMO_MODEL", "SECRET_KEY"):
         os.environ.pop(name, None)
     os.environ["DEBUG"] = "true"
     os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"

@@ -27,9 +27,10 @@ that was given. Answer in a few plain sentences. Amounts are in euros."""
 
 
 def provider_model() -> str:
-    """Return the model of a provider where there is a key, else nothing."""
-    name = getattr(settings, "DEMO_OPENAI_MODEL", "gpt-5-mini")
-    return f"openai:{name}" if getattr(settings, "OPENAI_API_KEY", "") else ""
+    """Return `DEMO_MODEL`, else one of OpenAI's where that can be reached, else nothing."""
+    named = str(getattr(settings, "DEMO_MODEL", ""))
+    reached = any(getattr(settings, one, "") for one in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
+    return named or ("openai:gpt-5-mini" if reached else "")
 
 
 def support_desk() -> StateGraph:

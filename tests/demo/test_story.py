@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentruntime.demo.agents import support_desk
+from agentruntime.demo.agents import provider_model, support_desk
 from agentruntime.demo.shop import gateway
 from agentruntime.graph import Message, State
 from agentruntime.lifecycle import resume_run, start_run
@@ -137,13 +137,26 @@ class Provider:
         return Message.assistant("Hello.")
 
 
-@pytest.mark.parametrize(("name", "asked"), [(None, "openai:gpt-5-mini"), ("big", "openai:big")])
-async def test_with_a_key_the_support_desk_asks_a_real_model(settings, name, asked):
-    settings.OPENAI_API_KEY = "sk-test"
-    if name:
-        settings.DEMO_OPENAI_MODEL = name
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ({"OPENAI_API_KEY": "sk-test"}, "openai:gpt-5-mini"),
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "openai:gpt-5-mini"),
+        ({"OPENAI_API_KEY": "sk-test", "DEMO_MODEL": "openai:big"}, "openai:big"),
+        ({"DEMO_MODEL": "anthropic:claude-opus-5"}, "anthropic:claude-opus-5"),
+    ],
+)
+async def test_where_a_provider_is_reached_the_support_desk_asks_a_real_model(
+    settings, given, asked
+):
+    for name, value in given.items():
+        setattr(settings, name, value)
     provider = Provider()
 
     await support_desk().nodes["model"](State(messages=[Message.user("hi")]), provider)
 
     assert provider.asked == [(asked, "system", ["lookup_order", "refund", "send_receipt"])]
+
+
+def test_without_a_provider_the_support_desk_is_scripted():
+    assert provider_model() == ""

@@ -27,7 +27,7 @@ from typing import Any
 
 from tests.llm import anthropic_protocol, openai_protocol, responses_protocol
 from tests.llm.payloads import InvalidPayload, check_payload
-from tests.llm.replies import Answer, Cut, Failure, Raw, Reply, Silence, error_body
+from tests.llm.replies import Answer, Cut, Failure, Halted, Raw, Reply, Silence, error_body
 from tests.llm.scripts import Script, served
 
 PROTOCOLS: dict[str, Any] = {
@@ -192,10 +192,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _whole(self, received: Received, reply: Answer | Cut) -> None:
-        answer = reply.answer if isinstance(reply, Cut) else reply
+    def _whole(self, received: Received, reply: Answer | Cut | Halted) -> None:
+        answer = reply if isinstance(reply, Answer) else reply.answer
         body = PROTOCOLS[received.protocol].whole(answer, received.body)
-        if isinstance(reply, Answer):
+        if isinstance(reply, Halted):
+            reply.go_on.wait(60)
+        if not isinstance(reply, Cut):
             return self._send(200, body)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -204,14 +206,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body[: int(len(body) * reply.share)])
         self._drop()
 
-    def _stream(self, received: Received, reply: Answer | Cut) -> None:
-        answer = reply.answer if isinstance(reply, Cut) else reply
+    def _stream(self, received: Received, reply: Answer | Cut | Halted) -> None:
+        answer = reply if isinstance(reply, Answer) else reply.answer
         body = PROTOCOLS[received.protocol].stream(answer, received.body)
         self._begin_stream()
         if isinstance(reply, Answer):
             self._pieces(body)
             return self._end_stream()
         begun = body[: int(len(body) * reply.share)]
+        if isinstance(reply, Halted):
+            self._pieces(begun)
+            reply.go_on.wait(60)
+            self._pieces(body[len(begun) :])
+            return self._end_stream()
         if reply.how == "error":
             begun = begun[: begun.rfind(b"\n\n") + 2] + _error_event(received.protocol)
         self._pieces(begun)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -80,6 +81,15 @@ class Cut:
 
 
 @dataclass
+class Halted:
+    """An answer that stands still after `share` of its bytes, until `go_on` is set."""
+
+    answer: Answer
+    go_on: threading.Event
+    share: float = 0.5
+
+
+@dataclass
 class Raw:
     """These bytes with status 200, whatever they are."""
 
@@ -95,7 +105,7 @@ class Silence:
     answer: Answer | None = None
 
 
-Reply = Answer | Failure | Cut | Raw | Silence
+Reply = Answer | Failure | Cut | Halted | Raw | Silence
 
 
 def error_body(protocol: str, failure: Failure) -> bytes:

@@ -1,15 +1,12 @@
 """The refund story in a real browser: a customer on the page, an approver in the admin."""
 
-import re
 import time
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from agentruntime.demo.journal import Journal
-from agentruntime.demo.management.commands.demo import PASSWORD
-from tests.services import free_port
+from tests.stories.browser import DESKTOP, PHONE, STORY, open_decision, state, talk, write
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -19,106 +16,7 @@ pytestmark = [
     pytest.mark.stories,
 ]
 
-STORY = "Order 1042 arrived broken, please refund it"
-expect.set_options(timeout=20_000)
 SCRIPT = '<img src=x onerror="document.title=1">'
-DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
-
-
-class Demo:
-    """`manage.py demo` on this test's database, with a shop of its own."""
-
-    def __init__(self, site_process, directory):
-        self._start, self._directory = site_process, directory
-        self.port = free_port()
-        self.process = self.start()
-
-    @property
-    def address(self):
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self):
-        options = ["--port", str(self.port), "--dir", str(self._directory)]
-        self.process = self._start("demo", *options)
-        self.process.wait_for(PASSWORD)
-        return self.process
-
-    def paid(self):
-        """The lines of the gateway's ledger."""
-        return Journal(self._directory / "payments.jsonl").entries()
-
-
-@pytest.fixture
-def demo(site_process, tmp_path):
-    return Demo(site_process, tmp_path / "shop")
-
-
-@pytest.fixture(scope="module")
-def chromium(chromium_path):
-    # Its event loop runs in this thread, also while a test's database is put back.
-    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        options = ["--no-sandbox", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=options)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def log_in(demo, chromium):
-    """Logs a person in, in a browser window of their own, and gives its page.
-
-    A page outside of the admin that wrote an error into its console fails the test at its end.
-    """
-    complaints, windows = [], []
-
-    def note(line):
-        # A dropped connection, as when the server is killed, is not the page's fault; nor is the
-        # icon that a browser looks for by itself.
-        excused = ("net::ERR", "WebSocket connection", "favicon.ico")
-        text = f"{line.text} {line.location['url']}"
-        if line.type == "error" and not any(one in text for one in excused):
-            complaints.append(text)
-
-    def window(name, where="/", **options):
-        options = {"viewport": DESKTOP, **options}
-        context = chromium.new_context(**options)
-        context.set_default_timeout(20_000)
-        windows.append(context)
-        page = context.new_page()
-        if where == "/":
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on("console", note)
-        page.goto(demo.address + where)
-        page.get_by_label(re.compile("user ?name", re.I)).fill(name)
-        page.get_by_label(re.compile("password", re.I)).fill(PASSWORD)
-        page.get_by_label(re.compile("password", re.I)).press("Enter")
-        page.wait_for_url(demo.address + where)
-        return page
-
-    yield window
-    for context in windows:
-        context.close()
-    assert complaints == []
-
-
-def write(page, text):
-    page.get_by_label("Your message").fill(text)
-    page.get_by_label("Your message").press("Enter")
-
-
-def state(page):
-    return page.locator("#state")
-
-
-def talk(page, text):
-    """Where the conversation says `text`; the log under it says it too."""
-    return page.locator("#entries").get_by_text(text)
-
-
-def open_decision(lead, title):
-    lead.goto(lead.url.split("/admin/")[0] + "/admin/approvals/approval/")
-    lead.get_by_role("link", name=title).click()
 
 
 def test_the_refund_is_asked_for_approved_in_the_admin_and_made_once(demo, log_in):
