@@ -29,6 +29,12 @@ from agentruntime.models.transactions import durably, give_back_connection
 from agentruntime.signals import noticed
 
 DIGITS = Decimal("1e-9")
+# No call takes more: who says so is wrong, and is believed as little as who says nothing.
+MOST_TOKENS = 10**9
+MOST_DOLLARS = Decimal(10**6)
+# What the columns of a run hold.
+FULL_TOKENS = 2**53
+FULL_DOLLARS = Decimal(10**9 - 1)
 
 
 @dataclass(frozen=True)
@@ -128,16 +134,18 @@ class ModelCall:
         return Spent(input_tokens, output_tokens, cost)
 
     def _spent(self, answer: Message | None) -> Spent:
-        """What the answer took; an estimate where nobody told."""
+        """What the answer took; an estimate where nobody told, or told what cannot be."""
         if answer is None:
             return Spent()
         usage = answer.extra.get("usage")
-        if not isinstance(usage, dict) or usage.get("unmeasured"):
+        usage = usage if isinstance(usage, dict) else {"unmeasured": True}
+        told = [usage.get(name) or 0 for name in ("input_tokens", "output_tokens")]
+        if usage.get("unmeasured") or not all(map(_is_possible, told)):
             return self._priced(estimate(self._messages, self._tools), estimate_tokens(answer))
-        told = [usage.get(name) for name in ("input_tokens", "output_tokens")]
-        asked, said = [one if isinstance(one, int) and one >= 0 else 0 for one in told]
         cost = llm.cost(answer)
-        return Spent(asked, said, cost) if cost is not None else self._priced(asked, said)
+        if cost is None or not cost.is_finite() or not 0 <= cost <= MOST_DOLLARS:
+            return self._priced(*told)
+        return Spent(*told, cost)
 
 
 def _check(budget: Budget, run: Run, wanted: Spent) -> None:
@@ -205,11 +213,18 @@ def _settle(progress: Progress, reserved: Spent, spent: Spent, counts: bool) -> 
     give_back_connection()
 
 
+def _is_possible(tokens: Any) -> bool:
+    return isinstance(tokens, int) and 0 <= tokens <= MOST_TOKENS
+
+
 def _sums(run: Run, more: Spent, less: Spent = NOTHING) -> dict[str, Any]:
+    asked = run.input_tokens + more.input_tokens - less.input_tokens
+    said = run.output_tokens + more.output_tokens - less.output_tokens
+    cost = run.cost + more.cost - less.cost
     return {
-        "input_tokens": max(run.input_tokens + more.input_tokens - less.input_tokens, 0),
-        "output_tokens": max(run.output_tokens + more.output_tokens - less.output_tokens, 0),
-        "cost": max(run.cost + more.cost - less.cost, Decimal(0)).quantize(DIGITS),
+        "input_tokens": min(max(asked, 0), FULL_TOKENS),
+        "output_tokens": min(max(said, 0), FULL_TOKENS),
+        "cost": min(max(cost, Decimal(0)), FULL_DOLLARS).quantize(DIGITS),
     }
 
 

@@ -110,6 +110,27 @@ def test_the_settings_hold_where_a_run_says_nothing(drive, asked, settings):
         assert drive(name, config={"budget": {"model_calls": 9}}).status == "completed"
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        usage(10**18, 5, None),
+        usage(10, 10**400, None),
+        usage(-5, -3, None),
+        usage("many", 5, None),
+        usage(0, 0, "1250000000000000000"),
+        usage(0, 0, "NaN"),
+        usage(0, 0, "-1000"),
+    ],
+)
+def test_usage_that_cannot_be_is_not_believed(drive, asked, told):
+    with registered(create_agent(model=counting_model(asked, told), tools=[ping])) as name:
+        run = drive(name)
+    assert run.status == "completed"
+    assert Run.objects.get(pk=run.pk).cost == 0  # and the row can be read
+    assert 0 <= run.input_tokens < 10_000
+    assert bool(run.input_tokens) == (told["input_tokens"] != 0)
+
+
 def test_a_call_without_usage_counts_by_an_estimate(drive, asked):
     with registered(create_agent(model=counting_model(asked), tools=[ping])) as name:
         free = drive(name)
