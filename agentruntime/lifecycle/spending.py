@@ -139,13 +139,13 @@ class ModelCall:
             return Spent()
         usage = answer.extra.get("usage")
         usage = usage if isinstance(usage, dict) else {"unmeasured": True}
-        told = [usage.get(name) or 0 for name in ("input_tokens", "output_tokens")]
-        if usage.get("unmeasured") or not all(map(_is_possible, told)):
+        asked, said = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
+        if usage.get("unmeasured") or not (_is_possible(asked) and _is_possible(said)):
             return self._priced(estimate(self._messages, self._tools), estimate_tokens(answer))
         cost = llm.cost(answer)
         if cost is None or not cost.is_finite() or not 0 <= cost <= MOST_DOLLARS:
-            return self._priced(*told)
-        return Spent(*told, cost)
+            return self._priced(asked, said)
+        return Spent(asked, said, cost)
 
 
 def _check(budget: Budget, run: Run, wanted: Spent) -> None:
