@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentruntime.conf import runtime_settings
 from agentruntime.crash import crash_point
 from agentruntime.exceptions import RunParked
+from agentruntime.graph.messages import Message
 from agentruntime.lifecycle.finish import fail_run
 from agentruntime.lifecycle.lease import OWNER
 from agentruntime.lifecycle.record import writing
@@ -21,7 +23,8 @@ from agentruntime.signals import committed, counted, noticed
 @dataclass(frozen=True)
 class Claim:
     """A run that this process holds now: its row as it was claimed, the lease, where its thread
-    stands, as far as the claim has seen it, and whether nobody ever held it before.
+    stands and the newest of its messages, as far as the claim has seen them, and whether nobody
+    ever held it before.
     """
 
     run: Run
@@ -29,6 +32,7 @@ class Claim:
     thread: Thread | None = None
     head: Checkpoint | None = None
     is_first: bool = False
+    newest: Sequence[Message] = ()
 
 
 def claim_run(run_id: uuid.UUID) -> Claim | None:
@@ -71,7 +75,7 @@ def _claim_at_once(run_id: uuid.UUID, owner: str) -> Claim | None:
     )
     if found.was_lapsed:
         _tell_recovered(run)
-    return Claim(run, run.lease, found.thread, found.head, found.is_first)
+    return Claim(run, run.lease, found.thread, found.head, found.is_first, found.newest)
 
 
 def _claim(run_id: uuid.UUID, owner: str) -> Claim | None:

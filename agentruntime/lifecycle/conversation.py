@@ -58,15 +58,26 @@ class _Kept:
 _kept = _Kept()
 
 
-def read_conversation(thread: Thread, head: Checkpoint) -> list[Message]:
-    """Return all messages of the thread at its head, in order."""
+def read_conversation(
+    thread: Thread, head: Checkpoint, newest: Sequence[Message] = ()
+) -> list[Message]:
+    """Return all messages of the thread at its head, in order; `newest` are the last of them."""
+    count = thread.message_count
     known = _kept.take(thread.pk, head.version)
-    if known is not None and len(known) <= thread.message_count:
-        missing = len(known) < thread.message_count
-        return known + load_messages(thread.pk, after=len(known)) if missing else known
+    if known is not None and len(known) <= count:
+        return known + _after(thread, len(known), newest)
+    if len(newest) == count:
+        return list(newest)
     recent = _recent(thread, head)
-    older = thread.message_count - len(recent)
+    older = count - len(recent)
     return load_messages(thread.pk, up_to=older) + recent if older else recent
+
+
+def _after(thread: Thread, known: int, newest: Sequence[Message]) -> list[Message]:
+    missing = thread.message_count - known
+    if missing <= len(newest):
+        return list(newest[len(newest) - missing :])
+    return load_messages(thread.pk, after=known)
 
 
 def _recent(thread: Thread, head: Checkpoint) -> list[Message]:

@@ -12,6 +12,10 @@ from agentruntime.graph.messages import ToolCall, open_calls
 from agentruntime.models import CallKind, CallStatus, DatabaseTime, Message, ToolExecution
 from agentruntime.signals import call_settled
 
+WINDOWS = (8, 200, None)
+"""How many of the newest messages are searched for a thread's last turn: nearly always the first
+will do."""
+
 
 def call_key(message_id: str, tool_call_id: str) -> str:
     """The key of a call, unique within its thread and the same at every replay."""
@@ -47,12 +51,15 @@ def load_messages(
 
 def last_turn(thread_id: uuid.UUID) -> list[MessageValue]:
     """Return the last assistant message of a thread and what follows it."""
+    newest_first = Message.objects.filter(thread_id=thread_id).order_by("-ordinal")
     rows: list[Message] = []
-    for row in (
-        Message.objects.filter(thread_id=thread_id).order_by("-ordinal").iterator(chunk_size=20)
-    ):
-        rows.append(row)
-        if row.role == "assistant":
+    for size in WINDOWS:
+        rows = list(newest_first[:size])
+        last = next((n for n, row in enumerate(rows) if row.role == "assistant"), None)
+        if last is not None:
+            rows = rows[: last + 1]
+            break
+        if size is None or len(rows) < size:
             break
     return [row.to_value() for row in reversed(rows)]
 

@@ -46,14 +46,15 @@ def settle(pen: Pen, row: ToolExecution, outcome: Outcome, **only: Any) -> ToolE
     open_row = ToolExecution.objects.filter(pk=row.pk, status__in=there, **only)
     if not open_row.update(**fields_of(outcome)):
         return ToolExecution.objects.get(pk=row.pk)
-    announce(pen, row, outcome)
+    kind, data = news_of_outcome(row, outcome)
+    pen.tell(kind, **data)
+    announce(row, outcome)
     return row
 
 
-def announce(pen: Pen, row: ToolExecution, outcome: Outcome) -> None:
-    """Tell of an outcome that was just written, to watchers, operators and other apps."""
+def announce(row: ToolExecution, outcome: Outcome) -> None:
+    """Tell of an outcome that was just written, to operators and other apps."""
     take_over(row, outcome)
-    pen.tell(EVENTS[CallStatus(outcome.status)], **news_of(row))
     if outcome.status == CallStatus.FAILED:
         counted.send(sender=None, name="tool.errors", value=1, attributes={"tool": row.tool})
     elif outcome.status == CallStatus.UNKNOWN:
@@ -147,6 +148,12 @@ def news_of(row: ToolExecution) -> dict[str, Any]:
         "result": row.result,
         "error": row.error,
     }
+
+
+def news_of_outcome(row: ToolExecution, outcome: Outcome) -> tuple[str, dict[str, Any]]:
+    """What watchers are told of a call that has come to this end: the kind of event, its data."""
+    came_to = {"status": outcome.status, "result": outcome.result, "error": outcome.error}
+    return EVENTS[CallStatus(outcome.status)], {**news_of(row), **came_to}
 
 
 def mark_started(

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from agentruntime.crash import crash_point
 from agentruntime.exceptions import Cancelled
 from agentruntime.lifecycle import doubt, ledger
-from agentruntime.lifecycle.intents import draft_intent, insert_intents
+from agentruntime.lifecycle.intents import begin_at_once, draft_intent, insert_intents
 from agentruntime.lifecycle.record import Pen, writing
-from agentruntime.lifecycle.sorting import sort_call, start
+from agentruntime.lifecycle.sorting import begun, sort_call, start
 from agentruntime.lifecycle.turn import Turn
 from agentruntime.models import CallStatus, Interrupt, Run, ToolExecution
 from agentruntime.models.transactions import durably
@@ -26,6 +26,8 @@ def look(turn: Turn) -> None:
     # Most turns are either all new or all known: only a turn in between is looked at twice.
     drafts = _drafts(turn, {}) if asked_just_now else []
     turn.marked = set()
+    if asked_just_now and _begin_all(turn, drafts):
+        return
     tries = 0
 
     def work() -> bool:
@@ -41,11 +43,28 @@ def look(turn: Turn) -> None:
         crash_point("P7")
 
 
+def _begin_all(turn: Turn, drafts: list[ToolExecution]) -> bool:
+    """Start a turn of new calls that nothing stands before, in one statement; say whether it was
+    taken.
+    """
+    if any(_has_a_turn(turn, row) for row in drafts):
+        return False
+    if not begin_at_once(turn.progress.lease, drafts):
+        return False
+    turn.look_anew()
+    turn.rows = {row.call_key: row for row in drafts}
+    for row in drafts:
+        if not row.is_settled:
+            turn.marked.add(row.pk)
+            begun(turn, row)
+    turn.is_first_look = False
+    crash_point("P7")
+    return True
+
+
 def _look(turn: Turn, drafts: list[ToolExecution], is_again: bool) -> bool:
     """Say whether all calls have their rows; if not, nothing was written."""
-    turn.to_start, turn.to_reconcile, turn.to_recheck = [], [], []
-    turn.questions, turn.scopes, turn.retry_in = [], [], None
-    turn.to_poll, turn.elsewhere, turn.crowded = [], [], []
+    turn.look_anew()
     has_asked = bool(turn.polled)
     run = _held(turn)
     with writing(run.thread_id, run.pk) as pen:

@@ -85,7 +85,7 @@ def _hold(claim: Claim) -> None:
 
 
 def _work(claim: Claim, control: Control) -> None:
-    progress = load_progress(claim.run, claim.lease, claim.thread, claim.head)
+    progress = load_progress(claim.run, claim.lease, claim.thread, claim.head, claim.newest)
     if claim.is_first:
         progress.claimed_version = NOTHING_ASKED
     try:

@@ -4,7 +4,7 @@ unsaved.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,9 +122,14 @@ class Progress:
 
 
 def load_progress(
-    run: Run, lease: Lease, thread: Thread | None = None, head: Checkpoint | None = None
+    run: Run,
+    lease: Lease,
+    thread: Thread | None = None,
+    head: Checkpoint | None = None,
+    newest: Sequence[MessageValue] = (),
 ) -> Progress:
-    """Return where a claimed run stands; `thread` and `head` are what the claim has read already.
+    """Return where a claimed run stands; `thread`, `head` and the `newest` messages are what the
+    claim has read already.
 
     Raises `GraphChanged` if today's code cannot go on with it.
     """
@@ -139,7 +144,7 @@ def load_progress(
         head = Checkpoint.objects.get(thread_id=thread.pk, version=thread.head_version)
     if not isinstance(head.state, dict):
         raise GraphChanged(reason=f"the state of version {head.version} cannot be read back")
-    messages = read_conversation(thread, head)
+    messages = read_conversation(thread, head, newest)
     try:
         state = load_state(graph.state, head.state, messages)
     except AgentRuntimeError as error:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from django.db import transaction
+
+from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import LeaseLost, ThreadNotFound, ToolTimeout
 from agentruntime.executors import Work, start
-from agentruntime.lifecycle.ledger import announce, settle, take_over
+from agentruntime.graph.masking import mask
+from agentruntime.lifecycle.ledger import announce, news_of_outcome, settle, take_over
 from agentruntime.lifecycle.outcomes import Outcome
 from agentruntime.lifecycle.progress import Progress
 from agentruntime.lifecycle.record import writing
 from agentruntime.lifecycle.resume import wake
 from agentruntime.models import (
+    SETTLED,
     CallStatus,
     Interrupt,
     InterruptKind,
@@ -23,7 +28,7 @@ from agentruntime.models import (
 from agentruntime.models.settle_statement import settle_calls
 from agentruntime.models.step_statement import is_supported
 from agentruntime.models.transactions import durably
-from agentruntime.signals import counted, interrupt_closed, noticed
+from agentruntime.signals import committed, counted, interrupt_closed, noticed
 
 
 def record(
@@ -84,36 +89,40 @@ def record_again(progress: Progress) -> None:
 
 
 def _record(lease: Lease, ended: Sequence[tuple[ToolExecution, Outcome]]) -> list[ToolExecution]:
+    if _record_at_once(lease, ended):
+        return [row for row, _ in ended]
     mine = {"fencing_token": lease.fencing_token, "status": CallStatus.RUNNING}
     with writing(lease.thread_id, lease.run_id) as pen:
-        done = _settle_together(lease, ended)
-        for row, outcome in ended:
-            if row.pk in done:
-                announce(pen, row, outcome)
-        return [
-            row if row.pk in done else settle(pen, row, outcome, attempts=row.attempts, **mine)
-            for row, outcome in ended
-        ]
+        return [settle(pen, row, outcome, attempts=row.attempts, **mine) for row, outcome in ended]
 
 
-def _settle_together(lease: Lease, ended: Sequence[tuple[ToolExecution, Outcome]]) -> set[int]:
-    if len(ended) < 2 or not is_supported():
-        return set()
-    plain = [(row, out) for row, out in ended if out.status != CallStatus.UNKNOWN]
-    return settle_calls(
-        lease.fencing_token,
-        [
-            {
-                "id": row.pk,
-                "attempts": row.attempts,
-                "status": str(out.status),
-                "result": out.result,
-                "state_update": out.state_update,
-                "error": out.error,
-            }
-            for row, out in plain
-        ],
-    )
+def _record_at_once(lease: Lease, ended: Sequence[tuple[ToolExecution, Outcome]]) -> bool:
+    """Record outcomes in one statement of the current transaction; say whether it was taken."""
+    if not is_supported() or not all(outcome.status in SETTLED for _, outcome in ended):
+        return False
+    secret = runtime_settings().SECRET_FIELDS
+    news = [news_of_outcome(row, outcome) for row, outcome in ended]
+    events = [{"type": kind, "data": mask(data, secret)} for kind, data in news]
+    calls = [
+        {
+            "call": row.pk,
+            "attempts": row.attempts,
+            "status": str(outcome.status),
+            "result": outcome.result,
+            "state_update": outcome.state_update,
+            "error": outcome.error,
+        }
+        for row, outcome in ended
+    ]
+    event_count = settle_calls(lease, calls, events)
+    if event_count is None:
+        return False
+    for row, outcome in ended:
+        announce(row, outcome)
+    hint = {"thread_id": lease.thread_id, "run_id": lease.run_id, "seq": event_count}
+    types = [kind for kind, _ in news]
+    transaction.on_commit(lambda: committed.send(sender=None, types=types, **hint))
+    return True
 
 
 def record_late(lease: Lease, row: ToolExecution, outcome: Outcome) -> None:

@@ -31,7 +31,7 @@ def sort_call(turn: Turn, pen: Pen, row: ToolExecution, asked: list[Interrupt]) 
     if tool is None:
         _decide_without_tool(turn, pen, row, asked)
         return
-    turn.scopes += [row.call_key, f"{row.call_key}:approval", f"{row.call_key}:outcome"]
+    turn.scopes += _scopes_of(row)
     mine = [one for one in asked if one.kind == InterruptKind.QUESTION]
     turn.answers[row.call_key] = mine
     if row.pk in turn.asked_now:
@@ -48,6 +48,17 @@ def sort_call(turn: Turn, pen: Pen, row: ToolExecution, asked: list[Interrupt]) 
         _decide_interrupted(turn, pen, row, tool, asked, mine)
     else:
         _decide_unknown(turn, pen, row, tool, asked)
+
+
+def begun(turn: Turn, row: ToolExecution) -> None:
+    """Take in a new call that was written as started."""
+    turn.scopes += _scopes_of(row)
+    turn.answers[row.call_key] = []
+    turn.to_start.append(row)
+
+
+def _scopes_of(row: ToolExecution) -> tuple[str, str, str]:
+    return row.call_key, f"{row.call_key}:approval", f"{row.call_key}:outcome"
 
 
 def _wait_within(turn: Turn, waiting: Waiting | Later | None) -> None:

@@ -90,16 +90,27 @@ def start_run(
         scope=scope,
         digest=digest(asked),
     )
-    _make_way(request)
+    may_wait = False
     for _ in range(RACES):
         try:
-            return durably(_starting(request))
+            return durably(_starting(request, may_wait))
+        except _InTheWay as error:
+            _make_way(request, error.thread)
+            may_wait = True  # for whoever comes in between
         except IntegrityError:  # somebody else was first with the key or on the thread: look again
             continue
-    return durably(_starting(request))
+    return durably(_starting(request, may_wait=True))
 
 
-def _starting(request: _Request) -> Callable[[], Run]:
+class _InTheWay(Exception):
+    """What the thread is busy with has to end before this run can begin."""
+
+    def __init__(self, thread: Thread) -> None:
+        super().__init__()
+        self.thread = thread
+
+
+def _starting(request: _Request, may_wait: bool) -> Callable[[], Run]:
     tries = 0
 
     def work() -> Run:
@@ -108,7 +119,7 @@ def _starting(request: _Request) -> Callable[[], Run]:
         # A new try may find that the last one landed, and only the answer to its COMMIT was lost.
         landed = Run.objects.filter(pk=request.new_run_id).first() if tries > 1 else None
         if landed is None:
-            return _start(request)
+            return _start(request, may_wait)
         landed.was_started_before = False
         return landed
 
@@ -141,7 +152,7 @@ def _check_key(given: str | None) -> str:
     return given
 
 
-def _start(request: _Request) -> Run:
+def _start(request: _Request, may_wait: bool) -> Run:
     if earlier := _started_before(request):
         return earlier
     thread = _thread_for(request)
@@ -151,8 +162,13 @@ def _start(request: _Request) -> Run:
     is_new = thread._state.adding
     busy = None if is_new else Run.objects.active().filter(thread=thread).first()
     if busy is not None:
-        if not may_stand_in_line(thread):
+        in_the_way = policy_of(thread) == BusyPolicy.CANCEL and not may_wait
+        if not in_the_way and not may_stand_in_line(thread):
             raise ThreadBusy(thread=thread.pk, run=busy.pk, status=busy.status)
+        # What does not fit is refused now, if at all.
+        first_step(request.graph, request.messages, request.update, thread, begins=False)
+        if in_the_way:
+            raise _InTheWay(thread)
         return _stand_in_line(request, thread)
     first = first_step(request.graph, request.messages, request.update, thread)
     run = _create(request, thread, base_version=thread.head_version + 1)
@@ -208,28 +224,19 @@ def _create(request: _Request, thread: Thread, **more: Any) -> Run:
     )
 
 
-def _make_way(request: _Request) -> None:
-    """Where the thread says so, end the run that is in the way of this one."""
-    if request.thread_id is None:
-        return
-    thread = Thread.objects.filter(pk=request.thread_id).first()
-    if thread is None or policy_of(thread) != BusyPolicy.CANCEL:
-        return
-    mine = request.user is None or thread.user_id == request.user.pk
-    key = {"idempotency_scope": request.scope, "idempotency_key": request.key}
-    if not mine or (request.key and Run.objects.filter(**key).exists()):
-        return
+def _make_way(request: _Request, thread: Thread) -> None:
+    """End what is in the way of this run: it was found to be its owner's, and to fit the thread."""
     in_the_way = Run.objects.active().filter(thread=thread)
     if request.key:  # an equal request that was a moment faster is not in the way
-        in_the_way = in_the_way.exclude(**key)
+        in_the_way = in_the_way.exclude(
+            idempotency_scope=request.scope, idempotency_key=request.key
+        )
     for busy in in_the_way:
         with suppress(IllegalTransition, RunNotFound):  # it has ended meanwhile
             stop_run(run_id=busy.pk, why=WITHDRAWN)
 
 
 def _stand_in_line(request: _Request, thread: Thread) -> Run:
-    given = (request.graph, request.messages, request.update, thread)
-    first_step(*given, begins=False)  # refused now, if at all
     kept = {
         "messages": [one.model_dump(mode="json") for one in request.messages],
         "update": request.update,

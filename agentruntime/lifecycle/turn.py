@@ -61,6 +61,12 @@ class Turn:
         """Whether every call has its outcome."""
         return all(row.is_settled for row in self.rows.values())
 
+    def look_anew(self) -> None:
+        """Forget what the last look found that there is to do."""
+        self.to_start, self.to_reconcile, self.to_recheck = [], [], []
+        self.questions, self.scopes, self.retry_in = [], [], None
+        self.to_poll, self.elsewhere, self.crowded = [], [], []
+
     def tool_of(self, row: ToolExecution) -> Tool | None:
         return self.tools.get(row.tool)
 

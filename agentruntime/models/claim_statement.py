@@ -7,12 +7,15 @@ the thread's head is moved at this very moment; what it is then, `lifecycle.clai
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import NamedTuple
 
 from django.db import connection
 
+from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.models.checkpoint import Checkpoint
+from agentruntime.models.message import Message
 from agentruntime.models.rows import columns_of, read_row
 from agentruntime.models.run import Run
 from agentruntime.models.thread import Thread
@@ -20,6 +23,9 @@ from agentruntime.models.thread import Thread
 COLUMNS = ", ".join(
     (columns_of(Run, "run"), columns_of(Thread, "thread"), columns_of(Checkpoint, "head"))
 )
+NEWEST = 8
+"""How many messages come along at most: an input seldom has more."""
+MESSAGE = ", ".join(f"message.{name}" for name in Message.VALUE_COLUMNS)
 STATEMENT = f"""
 WITH free AS (
   SELECT id, thread_id, status AS was, started_at AS begun_at FROM agentruntime_run
@@ -57,19 +63,27 @@ WITH free AS (
          jsonb_build_object('node', head.next_node), clock_timestamp()
     FROM run, thread, head
 )
-SELECT run.begun_at IS NULL, run.was = 'running', {COLUMNS} FROM run, thread, head
+SELECT run.begun_at IS NULL, run.was = 'running',
+       (SELECT jsonb_agg(jsonb_build_array({MESSAGE}) ORDER BY ordinal)
+          FROM agentruntime_message AS message
+         WHERE message.thread_id = thread.id AND version = head.version
+           AND ordinal > thread.message_count - {NEWEST})::text,
+       {COLUMNS}
+  FROM run, thread, head
 """
 
 
 class Claimed(NamedTuple):
     """A run that was claimed: its row and those of its thread and head, whether it was never
-    claimed before, and whether it was taken from a worker that is gone."""
+    claimed before, whether it was taken from a worker that is gone, and the newest messages that
+    came with the head."""
 
     run: Run
     thread: Thread
     head: Checkpoint
     is_first: bool
     was_lapsed: bool
+    newest: list[MessageValue]
 
 
 def claim_at_once(run_id: uuid.UUID, owner: str, seconds: float, claims: int) -> Claimed | None:
@@ -80,7 +94,15 @@ def claim_at_once(run_id: uuid.UUID, owner: str, seconds: float, claims: int) ->
         row = cursor.fetchone()
     if row is None:
         return None
-    is_first, was_lapsed, *values = row
+    is_first, was_lapsed, newest, *values = row
     found = iter(values)
     run, thread, head = (read_row(model, found) for model in (Run, Thread, Checkpoint))
-    return Claimed(run, thread, head, is_first, was_lapsed)
+    return Claimed(run, thread, head, is_first, was_lapsed, _messages(newest))
+
+
+def _messages(text: str | None) -> list[MessageValue]:
+    """The messages of a column, or none where it cannot be read: they are looked up then."""
+    try:
+        return [Message.value_of(*columns) for columns in json.loads(text or "[]")]
+    except (ValueError, TypeError, RecursionError):
+        return []

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from agentruntime.exceptions import InvalidInput
 from agentruntime.lifecycle import recover_runs, resume_run, start_run, stop_run
 from agentruntime.models import Event, Interrupt, Message, Run, Thread
 
@@ -113,6 +114,14 @@ def test_cancel_withdraws_the_open_question(ann, api, asking, work, open_thread)
     said = history(thread)
     assert [role for role, _ in said] == ["user", "assistant", "tool", "user", "assistant"]
     assert "withdrawn" in said[2][1]
+
+
+def test_what_does_not_fit_cancels_nothing(ann, asking, work, open_thread):
+    thread = open_thread("cancel")
+    first = work(start_run(graph=asking, input="tea", thread_id=thread, user=ann).pk)
+    with pytest.raises(InvalidInput):
+        start_run(graph=asking, input={"no_such_field": 1}, thread_id=thread, user=ann)
+    assert Run.objects.get(pk=first.pk).status == "interrupted"
 
 
 def test_cancel_of_a_working_run_waits_for_its_end(ann, work, open_thread):

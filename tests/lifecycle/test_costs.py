@@ -18,8 +18,9 @@ pytestmark = [
     pytest.mark.skipif(connection.vendor != "postgresql", reason="The statement is PostgreSQL's."),
 ]
 WAL_BYTES = 3_000
-# Beside its steps: start, claim, the messages, who wants to hear of the end; and this test's own.
-RUN_STATEMENTS, RUN_TRANSACTIONS = 10, 8
+# Beside its steps: start (the run, what it adds) and claim; and the two looks of this test, to which
+# the three of its count come.
+RUN_STATEMENTS, RUN_TRANSACTIONS = 5, 7
 
 
 class Count(State):
@@ -51,7 +52,7 @@ class Watch:
     def __call__(self, run, statement, values, many, context):
         if "INSERT INTO agentruntime_checkpoint" in statement:
             self.wal.append(wal_of(run, statement, values, many, context))
-        self.statements += 1
+        self.statements += "SAVEPOINT" not in statement  # those are of `wal_of`
         return run(statement, values, many, context)
 
 
@@ -78,19 +79,27 @@ def commits():
         return cursor.fetchone()[0]
 
 
+def done(chain, steps):
+    run = start_run(graph=chain, input={"messages": ["go"], "left": steps})
+    execute(run.pk)
+    assert Run.objects.get(pk=run.pk).status == "completed"
+    assert Checkpoint.objects.filter(run=run).count() == steps + 1
+
+
+def transactions(chain, steps):
+    before = commits()
+    done(chain, steps)
+    return commits() - before
+
+
 def costs(chain, steps):
     """(statements, transactions, bytes of each step's statement) of a run, its start included."""
     watch = Watch()
-    before = commits()
-    run = start_run(graph=chain, input={"messages": ["go"], "left": steps})
-    execute(run.pk)
-    transactions = commits() - before
+    # Another connection may tell of its own in between: the least of several is this run's.
+    took = min(transactions(chain, steps) for _ in range(4))
     with connection.execute_wrapper(watch):
-        run = start_run(graph=chain, input={"messages": ["go"], "left": steps})
-        execute(run.pk)
-    assert Run.objects.get(pk=run.pk).status == "completed"
-    assert Checkpoint.objects.filter(run=run).count() == steps + 1
-    return watch.statements, transactions, watch.wal
+        done(chain, steps)
+    return watch.statements, took, watch.wal
 
 
 def test_a_step_is_one_statement_one_transaction_and_so_many_bytes(chain, settings):

@@ -3,6 +3,7 @@ fenced out, who knows an old head, and who brings the outcome of another attempt
 """
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from agentruntime.lifecycle import start_run
 from agentruntime.lifecycle.claim import claim_run
@@ -17,6 +18,7 @@ from agentruntime.models import (
     ToolExecution,
 )
 from agentruntime.models.claim_statement import claim_at_once
+from agentruntime.models.intent_statement import write_intents
 from agentruntime.models.settle_statement import settle_calls
 from agentruntime.models.step_statement import Added, write_last_steps, write_steps
 from tests.agents import agent
@@ -115,12 +117,55 @@ def row(held):
 def test_only_the_attempt_that_is_under_way_is_settled(row, token, attempts, status, is_taken):
     ToolExecution.objects.filter(pk=row.pk).update(status=status)
     outcome = {
-        "id": row.pk, "attempts": attempts, "status": "succeeded", "result": "paid",
+        "call": row.pk, "attempts": attempts, "status": "succeeded", "result": "paid",
         "state_update": {}, "error": None,
     }  # fmt: skip
-    assert settle_calls(token, [outcome]) == ({row.pk} if is_taken else set())
+    before = stored(row.run)
+    taken = settle_calls(lease(row.run, token), [outcome], [{"type": "tool.finished", "data": {}}])
     row.refresh_from_db()
     assert (row.status, row.result) == (("succeeded", "paid") if is_taken else (status, None))
+    assert taken == (before[2] + 1 if is_taken else None)
+    assert stored(row.run)[2] == before[2] + is_taken
+
+
+def intent(key="m:2"):
+    return ToolExecution(
+        call_key=key, tool_call_id="2", tool="look", status="running", attempts=1, fencing_token=1
+    )
+
+
+def begin(run, token, *calls):
+    return write_intents(lease(run, token), calls, [{"type": "tool.started", "data": {}}])
+
+
+def to_stop(run):
+    Run.objects.filter(pk=run.pk).update(stop_requested_at=DatabaseTime())
+    return lease(run), 1
+
+
+@pytest.mark.parametrize("spoil", [fenced_out, of_another_run, to_stop])
+def test_no_call_begins_for_who_may_not_start_it(held, spoil):
+    who, _ = spoil(held)
+    before = stored(held)
+    assert begin(held, who.fencing_token, intent()) is None
+    assert stored(held) == before
+    assert not ToolExecution.objects.exists()
+
+
+def test_calls_that_begin_are_written_with_their_news(held):
+    before = stored(held)
+    ids, event_count = begin(held, 1, intent(), intent("m:3"))
+    assert set(ids) == {"m:2", "m:3"}
+    assert event_count == before[2] + 1 == stored(held)[2]
+    row = ToolExecution.objects.get(pk=ids["m:3"])
+    assert (row.tool, row.status, row.attempts, row.arguments) == ("look", "running", 1, {})
+    assert row.started_at == row.first_started_at
+    assert row.finished_at is None
+
+
+def test_a_call_that_is_there_is_not_written_again(held, row):
+    with pytest.raises(IntegrityError), transaction.atomic():
+        begin(held, 1, intent(row.call_key))
 
 
 def free(run, **columns):

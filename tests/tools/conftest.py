@@ -7,6 +7,7 @@ import pytest
 
 from tests.lifecycle.conftest import _by_hand, drive, look  # noqa: F401
 from tests.processes import ROOT
+from tests.promises.conftest import told  # noqa: F401
 from tests.tools import farm
 
 

@@ -218,6 +218,26 @@ def test_a_job_goes_on_beside_a_question(drive, make_due, look, decide):
     assert look.messages(run)[-1][1] == "cow.png | sent"
 
 
+def test_a_job_that_begins_beside_a_call_that_ends_is_kept(drive, make_due, look, told):
+    @tool
+    def look_up() -> str:
+        """Look it up."""
+        return "found"
+
+    turn = [call("render", "a", scene="cow"), call("look_up", "b")]
+    with agent([farm.render, look_up], turn) as name:
+        run = drive(name)
+        job, found = look.calls(run)
+        assert (job.status, job.outside["handle"], found.status) == (
+            "running", {"job": "cow"}, "succeeded",
+        )  # fmt: skip
+        farm.finish("cow.png")
+        make_due(run)
+        run = drive(run=run)
+    assert (run.status, farm.lines("jobs")) == ("completed", ["cow"])
+    assert not [event for level, event in told if level == "error"]
+
+
 def test_after_the_fix_a_failed_run_goes_on_with_its_job(drive, make_due, look):
     run = drive("farm")
     kept = farm.ask_farm
