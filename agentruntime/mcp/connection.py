@@ -7,6 +7,7 @@ server that floods it slows nobody else's loop.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -186,3 +187,7 @@ def close_connections(*some: Connection) -> None:
     for one in ending:
         with suppress(Exception):
             one.result(END_SECONDS)
+
+
+# Also of a process that nobody tells to end its work first, as a web server or a shell command.
+atexit.register(close_connections)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
+import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -22,6 +24,15 @@ CHUNK = 65_536
 PATIENCE = 2.0
 """How many seconds a server has to end by itself, and then to end politely."""
 NEAR = 1024
+# Has the kernel send SIGTERM to the server when this process dies, however it does; see prctl(2).
+# It holds over the exec, and for as long as the thread lives that starts servers: to the end.
+GUARD = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+if os.getppid() != int(sys.argv[1]):  # it died before it could be watched
+    sys.exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
 # The id of a response, before all that may hold other ids, or as its last word.
 IDENT = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{0,200}")'
 ID_FIRST = re.compile(rb'\A\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*' + IDENT)
@@ -39,12 +50,13 @@ def stdio(command: Sequence[str], env: Mapping[str, str] | None) -> Callable[[],
         import anyio
         from mcp.client.stdio import get_default_environment
 
+        environment = {**get_default_environment(), **(env or {})}
         process = await asyncio.create_subprocess_exec(
-            *command,
+            *guarded(command, environment),
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
-            env={**get_default_environment(), **(env or {})},
+            env=environment,
             start_new_session=True,
         )
         heard, reading = anyio.create_memory_object_stream[Any](0)
@@ -61,6 +73,19 @@ def stdio(command: Sequence[str], env: Mapping[str, str] | None) -> Callable[[],
             await asyncio.shield(asyncio.create_task(_end(process, tasks)))
 
     return make
+
+
+def guarded(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the command that starts a server which does not outlive this process (Linux only; a
+    server that reads its input to the end needs none of this). Raises `FileNotFoundError`.
+    """
+    if shutil.which(command[0], path=environment.get("PATH")) is None:
+        raise FileNotFoundError(f"there is no program {command[0]!r}")
+    # Where Python is embedded, this is no interpreter.
+    is_python = os.path.basename(sys.executable or "").startswith("python")
+    if not (is_python and sys.platform.startswith("linux")):
+        return [*command]
+    return [sys.executable, "-I", "-S", "-c", GUARD, str(os.getpid()), *command]
 
 
 async def _hear(process: Process, heard: Any) -> None:

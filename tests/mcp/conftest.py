@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents import call
 from tests.services import free_port
 from tests.tools.conftest import _by_hand, decide, drive, look  # noqa: F401
 from tests.waiting import wait_until
 
 SERVER = Path(__file__).parent / "server.py"
+FREE = {"approval": False, "effect": "repeatable"}
+
+
+def adds(ident="call_1"):
+    return call("habits__add", ident, a=1, b=2)
 
 
 class Site:
@@ -36,10 +42,11 @@ class Site:
         if self.kind == "stdio":
             return
         if self.process is not None:  # it died
-            self.process.wait()
+            self.process.communicate()
         self.port = self.port or free_port()
         self.process = subprocess.Popen(
             [sys.executable, str(SERVER), str(self.folder), str(self.port)],
+            stdin=subprocess.PIPE,  # it ends when this process does, in whatever way
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -56,7 +63,7 @@ class Site:
             one.close()
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
+            self.process.communicate()
             self.process = None
 
     def lines(self, name: str) -> list[str]:
@@ -70,6 +77,8 @@ class Site:
 @pytest.fixture(params=["stdio", "http"])
 def site(request, tmp_path):
     made = Site(tmp_path, request.param)
-    made.begin()
-    yield made
-    made.end()
+    try:
+        made.begin()
+        yield made
+    finally:
+        made.end()

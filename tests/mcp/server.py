@@ -1,11 +1,15 @@
 """A real MCP server with bad habits: `python tests/mcp/server.py FOLDER [PORT]`.
 
 `FOLDER/habits` names them, read anew at each listing: `changed-schema`, `changed-text`,
-`twice` (two tools with one name). `FOLDER/calls` lists what was called.
+`twice` (two tools with one name); `stays` and `stays-for-good` are about its end: it goes on when
+nobody talks to it any more, and also when it is told to end. `FOLDER/calls` lists what was called,
+`FOLDER/pid` is the process. Over HTTP it ends with the process that holds its input.
 """
 
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +87,26 @@ async def over_stdio() -> None:
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 
+    if "stays" in habits():
+        await anyio.sleep(600)
+
 
 def over_http(port: int) -> None:
     import uvicorn
 
+    threading.Thread(target=end_with_input, daemon=True).start()
     uvicorn.run(build().streamable_http_app(), host="127.0.0.1", port=port, log_level="warning")
 
 
+def end_with_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
 if __name__ == "__main__":
+    (FOLDER / "pid").write_text(str(os.getpid()))
+    if "stays-for-good" in habits():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with (FOLDER / "starts").open("a") as started:
         started.write("x")
     if len(sys.argv) > 2:

@@ -6,19 +6,13 @@ import pytest
 from django.test import override_settings
 
 from agentruntime.exceptions import InvalidTool
-from agentruntime.lifecycle import resume_run, retry_run
+from agentruntime.lifecycle import resume_run
 from agentruntime.mcp import mcp_tools
-from agentruntime.mcp.catalogue import accept_tool
 from agentruntime.mcp.transports import MAX_MESSAGE, Line, read_lines
-from agentruntime.models import McpTool
 from tests.agents import agent, call
+from tests.mcp.conftest import FREE, adds
 
 pytestmark = pytest.mark.database("sqlite")
-FREE = {"approval": False, "effect": "repeatable"}
-
-
-def adds(ident="call_1"):
-    return call("habits__add", ident, a=1, b=2)
 
 
 def test_a_person_is_asked_first_and_the_call_counts_as_once(drive, look, site, decide):
@@ -31,19 +25,6 @@ def test_a_person_is_asked_first_and_the_call_counts_as_once(drive, look, site, 
         run = drive(run=run)
     assert (run.status, look.messages(run)[-1]) == ("completed", ("assistant", "3"))
     assert site.lines("calls") == ["add"]
-
-
-def test_the_catalogue_is_known_after_a_restart_without_listing(drive, look, site):
-    with agent([site.source(**FREE)], [adds()]) as name:
-        drive(name)
-    listed = len(site.lines("listings"))
-    site.end()  # the server is gone, and so is what the process remembers
-    again = site.source(**FREE)
-    assert {one.name for one in again.tools()} >= {"habits__add", "habits__odd_name__"}
-    assert next(one for one in again.tools() if one.name == "habits__add").schema["required"] == [
-        "a", "b",
-    ]  # fmt: skip
-    assert len(site.lines("listings")) == listed
 
 
 def test_names_that_no_model_takes_and_arguments_of_any_name(drive, look, site):
@@ -118,59 +99,6 @@ def test_a_server_that_hangs_is_given_up(drive, look, site):
     assert (added.status, added.result) == ("succeeded", "3")
 
 
-@pytest.mark.parametrize("habit", ["changed-schema", "changed-text"])
-def test_a_changed_tool_needs_a_person_whatever_the_policy_says(drive, look, site, decide, habit):
-    with agent([site.source(**FREE)], [adds()]) as name:
-        assert drive(name).status == "completed"
-    site.end()
-    site.behave(habit)
-    site.begin()
-    asked = {"force": True} if habit == "changed-schema" else {}
-    with agent([site.source(**FREE)], [call("habits__add", a=1, b=2, **asked)]) as name:
-        run = drive(name)
-        assert run.status == "interrupted"
-        assert "describes it otherwise" in look.open(run)[0].message
-        decide(run)
-        assert drive(run=run).status == "completed"
-        assert accept_tool("habits", "add")
-        site.sources[-1]._read_at = float("-inf")
-        assert drive(name).status == "completed"
-
-
-def test_an_approval_does_not_cover_a_tool_that_changed_while_it_waited(drive, look, site, decide):
-    source = site.source()
-    with agent([source], [adds()]) as name:
-        run = drive(name)
-        decide(run)
-        site.behave("changed-text")
-        source._listed_at = float("-inf")  # it is time to ask the server again
-        run = drive(run=run)
-        assert (run.status, site.lines("calls")) == ("interrupted", [])
-        decide(run, "decline", reason="not this one")
-        run = drive(run=run)
-    assert (run.status, look.calls(run)[0].status) == ("completed", "declined")
-
-
-def test_a_change_that_is_seen_only_at_the_call_stops_it(drive, look, site):
-    source = site.source(**FREE)
-    with agent([source], [adds()]) as name:
-        drive(name)
-        site.behave("changed-schema")
-        source.connection.is_stale = True  # as after a reconnect, or a word from the server
-        run = drive(name)
-    assert look.calls(run)[0].error["code"] == "MCP_002"
-    assert site.lines("calls") == ["add"]
-
-
-def test_a_name_that_stands_twice_is_offered_by_nobody(drive, site):
-    site.behave("twice")
-    source = site.source()
-    source.load()
-    names = {one.name for one in source.tools()}
-    assert "habits__fail" in names
-    assert not {"habits__add", "habits__odd_name__"} & names
-
-
 def test_50_megabytes_are_refused_and_the_call_is_not_repeated(drive, look, site):
     turns = [call("habits__flood")], [adds("call_2")]
     with agent([site.source(approval=False, timeout=120)], *turns) as name:
@@ -242,18 +170,6 @@ def test_a_policy_from_settings_gates_a_plain_tool(drive, settings):
         assert drive(name).status == "interrupted"
     with agent([wipe], [call("wipe")]) as name:
         assert drive(name).status == "completed"
-
-
-def test_gone_tools_are_offered_no_more_and_a_retry_finds_them_again(drive, site):
-    source = site.source(**FREE)
-    source.load()
-    McpTool.objects.filter(name="add").update(is_offered=False)
-    source._read_at = float("-inf")
-    with agent([source], [adds()]) as name:
-        run = drive(name)
-        assert run.status == "completed"
-        with pytest.raises(Exception, match="cannot be retried"):
-            retry_run(run_id=run.pk)
 
 
 @pytest.mark.parametrize(
