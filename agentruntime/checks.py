@@ -7,12 +7,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
 
 from agentruntime.conf import runtime_settings
 from agentruntime.exceptions import InvalidTool
 from agentruntime.graph.definition import StateGraph
 from agentruntime.graph.registry import get_graph, graph_names
 from agentruntime.graph.tools import Tool
+from agentruntime.lifecycle.model_call import model_options
 from agentruntime.lifecycle.policy import with_policy
 
 
@@ -45,6 +47,16 @@ def cache_is_json(**_: Any) -> list[Any]:
                 id="agentruntime.W001",
             )
         ]
+    return []
+
+
+@register("agentruntime")
+def providers_fit(**_: Any) -> list[Any]:
+    """What the host says of models must be possible, or the first call of one fails its run."""
+    try:
+        model_options()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="agentruntime.E003")]
     return []
 
 

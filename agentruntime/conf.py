@@ -4,7 +4,7 @@ lazily.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import UnionType
@@ -116,10 +116,16 @@ def runtime_settings() -> Settings:
 def read_settings(name: str, kind: type[S]) -> S:
     """Return the setting `name`, a dict, as a `kind`, a dataclass. Raises `ImproperlyConfigured`
     for an unknown name in it and for a value of another type than its field."""
-    given = getattr(settings, name, {})
+    return read_fields(name, getattr(settings, name, {}), kind)
+
+
+def read_fields(name: str, given: Any, kind: type[S], *, without: Sequence[str] = ()) -> S:
+    """Return `given`, a dict that the settings hold under `name`, as a `kind`; see `read_settings`.
+    The fields `without` are not for it to say.
+    """
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured(f"{name} must be a dict, not {type(given).__name__}.")
-    types = get_type_hints(kind)
+    types = {one: hint for one, hint in get_type_hints(kind).items() if one not in without}
     if unknown := sorted(str(one) for one in set(given) - set(types)):
         raise ImproperlyConfigured(f"{name} has no setting named {', '.join(unknown)}.")
     for one, value in given.items():
@@ -128,12 +134,16 @@ def read_settings(name: str, kind: type[S]) -> S:
             raise ImproperlyConfigured(
                 f"{name}[{one!r}] must be {wanted}, not {type(value).__name__}."
             )
-    return kind(**given)
+    try:
+        return kind(**given)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}") from None
 
 
 WORDS = {
     bool: "True or False", int: "a whole number", float: "a number", str: "a text",
     type(None): "None", Mapping: "a dict", Sequence: "a list", tuple: "a list",
+    Callable: "a function",
 }  # fmt: skip
 
 

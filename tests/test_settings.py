@@ -7,7 +7,7 @@ import sys
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from agentruntime.checks import policies_fit
+from agentruntime.checks import policies_fit, providers_fit
 from agentruntime.conf import runtime_settings
 from agentruntime.graph import agent_tool, create_agent, register, tool
 from agentruntime.graph.registry import unregister
@@ -145,3 +145,45 @@ def test_what_it_says_of_the_tools_of_an_inner_agent_is_checked_too(settings):
         assert "'look'" in policies_fit()[0].msg
     finally:
         unregister("outer")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("MODEL_PROVIDERS", {"ours": {"adress": "x"}}, "['ours'] has no setting named adress"),
+        ("MODEL_PROVIDERS", {"ours": "http://x"}, "['ours'] must be a dict, not str"),
+        (
+            "MODEL_PROVIDERS",
+            {"ours": {"api_key": None}},
+            "['api_key'] must be a text, not NoneType",
+        ),
+        ("MODEL_PROVIDERS", {"ours": {"factory": "a.b"}}, "must be a function or None, not str"),
+        ("MODEL_PROVIDERS", {"our:s": {"base_url": "http://x"}}, "a provider called 'our:s'"),
+        ("MODEL_OPTIONS", {"attempt": 3}, "has no setting named attempt"),
+        ("MODEL_OPTIONS", {"providers": {}}, "has no setting named providers"),
+        ("MODEL_OPTIONS", {"attempts": "3"}, "['attempts'] must be a whole number, not str"),
+        ("MODEL_OPTIONS", {"attempts": 0}, "attempts must be at least 1, not 0"),
+        ("MODEL_OPTIONS", {"longest_wait": float("nan")}, "longest_wait must be at least 0"),
+    ],
+)
+def test_what_the_host_says_of_models_is_checked_at_the_start(settings, name, given, said):
+    settings.AGENTRUNTIME = {name: given}
+
+    found = providers_fit()
+
+    assert [one.id for one in found] == ["agentruntime.E003"]
+    assert f"AGENTRUNTIME['{name}']" in found[0].msg
+    assert said in found[0].msg
+
+
+def test_providers_of_every_kind_may_be_said(settings):
+    settings.AGENTRUNTIME = {
+        "MODEL_PROVIDERS": {
+            "local": {"base_url": "http://127.0.0.1:1/v1", "headers": {"X-Team": "a"}},
+            "groq": {"api_key": "k"},
+            "own": {"factory": print},
+        },
+        "MODEL_OPTIONS": {"attempts": 2, "first_wait": 1, "max_tokens": None},
+    }
+
+    assert providers_fit() == []

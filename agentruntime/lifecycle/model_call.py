@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
+
 from agentruntime import llm
-from agentruntime.conf import runtime_settings
+from agentruntime.conf import read_fields, runtime_settings
 from agentruntime.event_loops import at_end
 from agentruntime.graph.messages import Message
 from agentruntime.signals import counted
@@ -49,12 +52,27 @@ async def ask_model(
 
 
 def model_options() -> llm.ModelOptions:
-    """Return what the settings say: the usual providers by their keys, and the host's own."""
+    """Return what the settings say: the usual providers by their keys, and the host's own.
+
+    Raises `ImproperlyConfigured`.
+    """
     settings = runtime_settings()
     usual = llm.usual_providers(
         openai_api_key=settings.OPENAI_API_KEY,
         openai_base_url=settings.OPENAI_BASE_URL,
         anthropic_api_key=settings.ANTHROPIC_API_KEY,
     )
-    hosts = {name: llm.Provider(**given) for name, given in settings.MODEL_PROVIDERS.items()}
-    return llm.ModelOptions(providers={**usual, **hosts}, **settings.MODEL_OPTIONS)
+    hosts = {
+        name: read_fields(f"AGENTRUNTIME['MODEL_PROVIDERS'][{name!r}]", given, llm.Provider)
+        for name, given in settings.MODEL_PROVIDERS.items()
+    }
+    options = read_fields(
+        "AGENTRUNTIME['MODEL_OPTIONS']",
+        settings.MODEL_OPTIONS,
+        llm.ModelOptions,
+        without=["providers"],
+    )
+    try:
+        return replace(options, providers={**usual, **hosts})
+    except ValueError as error:
+        raise ImproperlyConfigured(f"AGENTRUNTIME['MODEL_PROVIDERS']: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -99,21 +100,13 @@ def _settings(usual: Mapping[str, Any], provider: Provider, options: ModelOption
 async def ask(request: Request, on_delta: OnDelta | None, attempts: int) -> Message:
     """Make the request once and return the answer.
 
-    With `on_delta` the answer is streamed. A stream that breaks off gives no message at all.
-    `attempts` is written into the answer. Raises `ModelError`, never one of a library.
+    With `on_delta` the answer is streamed, by a model that can. A stream that breaks off gives no
+    message at all. `attempts` is written into the answer. Raises `ModelError`, never one of a library.
     """
     name = str(request.name)
     try:
-        if on_delta is None:
-            response = await model_request(
-                request.model,
-                request.messages,
-                model_settings=request.settings,
-                model_request_parameters=request.parameters,
-            )
-        else:
-            response = await _stream(request, _Listener(on_delta))
-        if not request.is_whole(response, streamed=on_delta is not None):
+        response, streamed = await _answer(request, on_delta)
+        if not request.is_whole(response, streamed=streamed):
             raise ModelUnreachable(model=name, attempts=attempts, reason=CUT_SHORT)
         return to_message(
             response,
@@ -130,6 +123,20 @@ async def ask(request: Request, on_delta: OnDelta | None, attempts: int) -> Mess
         logger.info("%s: %s", failure.code, failure)
         # Without its cause: that one may show the request, its headers and its body.
         raise failure from None
+
+
+async def _answer(request: Request, on_delta: OnDelta | None) -> tuple[ModelResponse, bool]:
+    """Return what the library read, and whether it came as a stream."""
+    if on_delta is not None:
+        with suppress(NotImplementedError):  # some models of the library cannot stream
+            return await _stream(request, _Listener(on_delta)), True
+    response = await model_request(
+        request.model,
+        request.messages,
+        model_settings=request.settings,
+        model_request_parameters=request.parameters,
+    )
+    return response, False
 
 
 async def _stream(request: Request, listener: _Listener) -> ModelResponse:

@@ -10,6 +10,16 @@ from typing import Any
 
 from agentruntime.exceptions import InvalidModel
 
+LEAST = {
+    "max_tokens": 1,
+    "attempts": 1,
+    "empty_attempts": 1,
+    "first_wait": 0,
+    "longest_wait": 0,
+    "connect_timeout": 0,
+    "silence_timeout": 0,
+}
+
 
 @dataclass(frozen=True)
 class Provider:
@@ -66,6 +76,15 @@ class ModelOptions:
     silence_timeout: float = 300.0
     proxy: str = ""
     real_requests: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:  # NaN is no number of these
+                raise ValueError(f"{name} must be at least {least}, not {value!r}")
+        for name in self.providers:
+            if not name or name != name.strip() or {":", ","} & set(name):
+                raise ValueError(f"no model can be named after a provider called {name!r}")
 
     def provider(self, model: ModelName) -> Provider:
         """Return the provider of `model`; raises `InvalidModel` where there is none or no key."""
