@@ -26,12 +26,15 @@ class _Loop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._asked_at: float | None = None
+        self._is_over = False
         self._thread = threading.Thread(target=self._run, name="agentruntime-loop", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        self.loop.run_forever()
-        with suppress(Exception):  # it was retired
+        while not self._is_over:  # user code may stop it, or exit from a task: others work on it
+            with suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
+        with suppress(Exception):
             self.loop.run_until_complete(_close_all())
         self.loop.close()
 
@@ -61,6 +64,7 @@ class _Loop:
         if asyncio.all_tasks(self.loop):
             self.loop.call_later(LOOK_AGAIN, self._end_when_empty)
         else:
+            self._is_over = True
             self.loop.stop()
 
     def wait(self, seconds: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import typing
@@ -32,6 +33,8 @@ def _problems(made: Tool) -> Iterator[str]:
     for name, wanted, is_right in OPTIONS:
         if not is_right(value := getattr(made, name)):
             yield f"`{name}` is {wanted}, not {_shown(value)}"
+    if inspect.isgeneratorfunction(made.fn) or inspect.isasyncgenfunction(made.fn):
+        yield "it yields, so that its body would never run: return a value"
     if made.effect == "transactional" and (made.is_async or made.isolation == "process"):
         yield "a transactional tool is a plain function: it works inside the database transaction"
     if made.runs == "client" and (made.effect == "transactional" or made.isolation == "process"):

@@ -200,14 +200,15 @@ class Keeper:
                     return
             if not held:
                 continue
-            if leave_silent_loop():
-                noticed.send(
-                    sender=None,
-                    level="error",
-                    event="an async node or tool blocks the event loop; new work gets another one",
-                    facts={"runs": sorted(map(str, held))},
-                )
             try:
+                if leave_silent_loop():
+                    noticed.send(
+                        sender=None,
+                        level="error",
+                        event="an async node or tool blocks the event loop; "
+                        "new work gets another one",
+                        facts={"runs": sorted(map(str, held))},
+                    )
                 self.look(held)
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + settings.BEAT_SECONDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -73,24 +74,28 @@ def words_of(error: BaseException) -> str:
 
 
 def _plain(value: Any) -> Any:
-    _refuse_lost_keys(value)
+    _refuse_loss(value)
     plain = to_jsonable_python(value, inf_nan_mode="constants", bytes_mode="base64")
     check_json(plain, path="result", max_bytes=runtime_settings().MAX_RESULT_BYTES)
     return plain
 
 
-def _refuse_lost_keys(value: Any, path: str = "result", depth: int = 0) -> None:
-    """Raise `NotJson` where two keys of an object would become the same text."""
+def _refuse_loss(value: Any, path: str = "result", depth: int = 0) -> None:
+    """Raise `NotJson` where two keys of an object would become the same text, and for a generator:
+    its code would run here, past the tool's timeout, and perhaps without an end.
+    """
     if depth > MAX_DEPTH:
         return  # the gate says so
+    if isinstance(value, GeneratorType):
+        raise NotJson(path, "a generator is no value; return a list")
     if isinstance(value, dict):
         if len({str(key) for key in value}) < len(value):
             raise NotJson(path, "two keys of an object would become the same text")
         for key, item in value.items():
-            _refuse_lost_keys(item, f"{path}.{key}", depth + 1)
+            _refuse_loss(item, f"{path}.{key}", depth + 1)
     elif isinstance(value, list | tuple):
         for item in value:
-            _refuse_lost_keys(item, path, depth + 1)
+            _refuse_loss(item, path, depth + 1)
 
 
 def _delta(kind: type[State], name: str, value: Any) -> Any:

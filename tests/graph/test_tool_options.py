@@ -85,3 +85,15 @@ def test_a_job_that_is_to_be_asked_about_at_no_time_says_so(job):
 
 def test_a_job_without_a_deadline_is_one():
     assert Pending(deadline=None).problem == Pending(every=1).problem == ""
+
+
+def test_a_function_that_yields_is_no_tool():
+    def rows():
+        yield 1
+
+    async def rows_too():
+        yield 1
+
+    for made in (rows, rows_too):
+        with pytest.raises(InvalidTool, match="yields"):
+            tool(made)

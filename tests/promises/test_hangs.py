@@ -146,6 +146,53 @@ def test_the_keeper_leaves_a_silent_loop_before_anything_is_overdue(drive, told)
     assert any("blocks the event loop" in event for _, event in told)
 
 
+@pytest.mark.parametrize("how", ["stop", "exit"])
+def test_a_tool_that_ends_the_event_loop_ends_nobody_else(drive, look, how):
+    """A loop that is stopped, or left by an exit in a task, works on; the keeper beats on."""
+    from agentruntime import event_loops
+
+    leaving = []
+
+    async def leave():
+        raise SystemExit(3)
+
+    @tool(timeout=2)
+    async def end() -> str:
+        """End the loop."""
+        loop = asyncio.get_running_loop()
+        if how == "stop":
+            loop.stop()
+        else:
+            leaving.append(loop.create_task(leave()))
+        await asyncio.sleep(0.1)
+        return "still here"
+
+    with agent([end], [call("end")]) as name:
+        before = event_loops.event_loop()
+        run = drive(name)
+    assert (look.calls(run)[0].status, look.calls(run)[0].result) == ("succeeded", "still here")
+    assert event_loops.event_loop() is before
+    assert not event_loops.replace_stuck_loop()
+
+
+def test_a_generator_is_not_run_by_whoever_records_the_result(drive, look):
+    def endless():
+        while True:
+            yield 1
+
+    @tool
+    def numbers() -> dict:
+        """Numbers."""
+        return {"all": endless()}
+
+    with agent([numbers], [call("numbers")]) as name:
+        run = drive(name)
+    assert run.status == "completed"
+    row = look.calls(run)[0]
+    assert (row.status, row.error["code"]) == ("succeeded", "TOOL_RESULT_001")
+    assert "result.all: a generator is no value" in row.error["detail"]
+
+
 def test_the_connections_of_async_orm_work_are_closed(drive):
     from django.contrib.auth.models import Group
     from django.db import connections
