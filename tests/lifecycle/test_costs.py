@@ -18,8 +18,8 @@ pytestmark = [
     pytest.mark.skipif(connection.vendor != "postgresql", reason="The statement is PostgreSQL's."),
 ]
 WAL_BYTES = 3_000
-# Beside its steps: start (the run, what it adds) and claim; and the two looks of this test, to which
-# the three of its count come.
+# Beside its steps: start (the run, what it adds) and claim; and the two looks of this test, to
+# which the three of its count come.
 RUN_STATEMENTS, RUN_TRANSACTIONS = 5, 7
 
 
