@@ -197,7 +197,8 @@ INSTALLED_APPS = [
     "agentruntime",
     "agentruntime.demo",
     "approvals",
-    "django.contrib.admin",
+    # Without looking for admin pages at the start: workers show none, `config.urls` looks for them.
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

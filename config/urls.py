@@ -10,6 +10,7 @@ import agentruntime.urls
 import approvals.urls
 from agentruntime.exceptions_http import not_found
 
+admin.autodiscover()
 urlpatterns = [
     path("admin/", admin.site.urls),
     path(

@@ -5,6 +5,8 @@ A module that belongs to no part fails, so a new file is a decision about its pl
 """
 
 import ast
+import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -325,3 +327,30 @@ def test_agentruntime_never_imports_approvals():
         if found.target.split(".")[0] == "approvals"
     ]
     assert named == []
+
+
+def test_a_worker_loads_no_page_and_the_site_loads_them_all():
+    """What `django.setup()` loads, every worker process holds."""
+    told = subprocess.run(
+        [sys.executable, "-c", SETUP],
+        cwd=ROOT,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == ["[]", "True", "[]"]
+
+
+SETUP = """
+import sys
+import django
+django.setup()
+pages = ("agentruntime.admin", "approvals.admin", "agentruntime.views", "rest_framework.views")
+print([name for name in pages if name in sys.modules])
+import config.urls
+from django.contrib import admin
+from django.core import checks
+print({"Run", "Approval"} <= {model.__name__ for model in admin.site._registry})
+print(checks.run_checks(tags=["admin"]))
+"""
