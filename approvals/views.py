@@ -71,6 +71,8 @@ class ApprovalViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets
         if getattr(self, "swagger_fake_view", False):
             return self.queryset
         found = Approval.objects.filter(visible_to(rights_of(self.request.user)))
+        if self.action in ("approve", "decline"):
+            return found.only("pk")  # `decide` reads it anew, under its lock
         return found.select_related("claimed_by").prefetch_related("decisions")
 
     def filter_queryset(self, queryset: QuerySet[Approval]) -> QuerySet[Approval]:
