@@ -145,6 +145,13 @@ def _quick_passwords() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_real_models() -> None:
+    from agentruntime import llm
+
+    llm.refuse_real_requests()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _empty_quickly() -> Iterator[None]:
     """Let pytest empty the tables after a test with a DELETE each: they hold a few rows.
 

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pydantic_ai.direct import model_request, model_request_stream
@@ -70,15 +70,23 @@ async def prepare(
         plain_ids=getattr(protocol, "PLAIN_IDS", True),
         user_first=getattr(protocol, "USER_FIRST", True),
     )
+    given = library_messages(sent, origin)
+    if shown := getattr(protocol, "profile_for", _nothing)(given):
+        provider = replace(provider, profile={**shown, **provider.profile})
+        model = await model_for(name, provider, options)
     return Request(
         name=name,
         provider=provider,
         model=model,
-        messages=library_messages(sent, origin),
+        messages=given,
         settings=_settings(getattr(protocol, "SETTINGS", {}), provider, options),
         parameters=request_parameters(tools),
         is_whole=getattr(protocol, "is_whole", _always),
     )
+
+
+def _nothing(messages: Sequence[ModelMessage]) -> dict[str, Any]:
+    return {}
 
 
 def _always(response: ModelResponse, *, streamed: bool) -> bool:
@@ -101,7 +109,8 @@ async def ask(request: Request, on_delta: OnDelta | None, attempts: int) -> Mess
     """Make the request once and return the answer.
 
     With `on_delta` the answer is streamed, by a model that can. A stream that breaks off gives no
-    message at all. `attempts` is written into the answer. Raises `ModelError`, never one of a library.
+    message at all. `attempts` is written into the answer. Raises `ModelError`, never one of a
+    library.
     """
     name = str(request.name)
     try:

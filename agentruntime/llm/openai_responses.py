@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import httpx2
-from pydantic_ai.messages import ModelResponse
+from pydantic_ai.messages import ModelMessage, ModelResponse, ThinkingPart
 from pydantic_ai.models.openai import OpenAIResponsesModel, OpenAIResponsesModelSettings
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -24,6 +27,15 @@ def make_model(
         profile=dict(provider.profile) or None,  # type: ignore[arg-type]  # keys checked by the library
         settings=OpenAIResponsesModelSettings(openai_store=False),
     )
+
+
+def profile_for(messages: Sequence[ModelMessage]) -> dict[str, Any]:
+    """Return what an earlier answer shows of the model: one that gave sealed reasoning takes it
+    back. By the names of models the library knows that of OpenAI's own only.
+    """
+    parts = [part for one in messages if isinstance(one, ModelResponse) for part in one.parts]
+    sealed = any(isinstance(part, ThinkingPart) and part.signature for part in parts)
+    return {"openai_supports_encrypted_reasoning_content": True} if sealed else {}
 
 
 def is_whole(response: ModelResponse, *, streamed: bool) -> bool:

@@ -1,4 +1,6 @@
-"""What a model is given is checked in every test, in each process: here it is seen that it is."""
+"""What a model is given is checked in every test, in each process, and no real one is asked: here it
+is seen that it is so.
+"""
 
 import os
 import subprocess
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentruntime.graph import END, START, Message, State, StateGraph, tool
+from agentruntime.graph import END, START, Message, State, StateGraph, create_agent, tool
 from tests.agents import agent, call, registered
 from tests.processes import ROOT
 from tests.startup.sitecustomize import NOTED
@@ -66,3 +68,10 @@ def test_another_process_notes_too(process_environment, noted):
     command = [sys.executable, "-c", ASK]
     subprocess.run(command, cwd=ROOT, env=process_environment(), check=True, timeout=60)
     assert "elsewhere: message 0: the result 'a' belongs to no open call" in noted()
+
+
+def test_no_run_of_the_suite_reaches_a_real_provider(drive, settings):
+    settings.AGENTRUNTIME = {**settings.AGENTRUNTIME, "OPENAI_API_KEY": "sk-canary"}
+    with registered(create_agent(model="openai:gpt-5-mini")) as name:
+        run = drive(name)
+    assert (run.status, run.error_code) == ("failed", "MODEL_012")

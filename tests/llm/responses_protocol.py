@@ -104,7 +104,11 @@ def _events(answer: Answer, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "response.created", "response": frame(answer, asked, "in_progress", [])}
     for index, item in enumerate(items(answer)):
         place = {"output_index": index, "item_id": item["id"]}
-        begun = {"message": {"content": []}, "function_call": {"arguments": ""}}
+        begun = {
+            "message": {"content": []},
+            "function_call": {"arguments": ""},
+            "reasoning": {"summary": []},
+        }
         added = {**item, **begun.get(item["type"], {}), "status": "in_progress"}
         yield {"type": "response.output_item.added", "output_index": index, "item": added}
         yield from _pieces(answer, item, place)
@@ -122,6 +126,8 @@ def _pieces(
             yield {"type": "response.function_call_arguments.delta", **place, "delta": text}
         done = {"name": item["name"], "arguments": item["arguments"]}
         yield {"type": "response.function_call_arguments.done", **place, **done}
+    elif item["type"] == "reasoning":
+        yield from _summary(answer, item, place)
     elif item["type"] == "message":
         [part] = item["content"]
         kind = part["type"]
@@ -132,3 +138,16 @@ def _pieces(
         for text in texts:
             yield {"type": f"response.{kind}.delta", **place, "delta": text, "logprobs": []}
         yield {"type": "response.content_part.done", **place, "part": part}
+
+
+def _summary(
+    answer: Answer, item: dict[str, Any], place: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    kind = "response.reasoning_summary"
+    for index, part in enumerate(item["summary"]):
+        here = {**place, "summary_index": index}
+        yield {"type": f"{kind}_part.added", **here, "part": {**part, "text": ""}}
+        for text in answer.in_pieces(part["text"]):
+            yield {"type": f"{kind}_text.delta", **here, "delta": text}
+        yield {"type": f"{kind}_text.done", **here, "text": part["text"]}
+        yield {"type": f"{kind}_part.done", **here, "part": part}

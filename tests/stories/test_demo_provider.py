@@ -14,7 +14,7 @@ from agentruntime.models import Message, ToolExecution
 from approvals.models import Approval
 from tests.llm.fake_server import FakeProvider
 from tests.llm.replies import Halted
-from tests.llm.scripts import served
+from tests.llm.scripts import demanding, served
 from tests.stories.browser import STORY, open_decision, state, talk, write
 from tests.waiting import wait_until
 
@@ -31,11 +31,13 @@ TOLD = "Your refund of 49.90 EUR for order 1042"
 
 
 class Desk:
-    """The demo's own model behind the protocol; an answer of these words is told by halves."""
+    """The demo's own model behind the protocol, which wants back what it has sealed each call with;
+    an answer of these words is told by halves.
+    """
 
     def __init__(self):
         self.halt_at, self.go_on = "", threading.Event()
-        self._script = served(support_model)
+        self._script = demanding(served(support_model))
 
     def __call__(self, body):
         answer = self._script(body)
