@@ -16,11 +16,23 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from agentruntime.exceptions import McpUnreachable, ResultNotStorable
-from agentruntime.mcp.transports import PACKED, TOO_LONG
+from agentruntime.mcp.transports import PACKED, TOO_LONG, UNREADABLE
 
 T = TypeVar("T")
 MAX_PAGES = 50
-UNREADABLE = (TOO_LONG, PACKED)
+TOO_MUCH = (TOO_LONG, PACKED)
+# How the SDK begins its own words for a request that was sent and got no answer, or none that can
+# be read. A server may use the codes that come with them for anything.
+CLOSED = "Connection closed"
+BROKEN = (
+    CLOSED,
+    "Failed to parse",
+    "SSE stream",
+    "Unexpected content type",
+    "server answered a request with 202",
+    UNREADABLE,
+)
+SESSION_ENDED = "Session terminated"
 
 END_SECONDS = 8.0
 """How long a server has to end; what starts processes takes six to end the stubborn ones."""
@@ -46,6 +58,10 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+class SessionEnded(McpUnreachable):
+    """The server knows the session no more, as after a restart, and refused the call for it."""
 
 
 class Connection:
@@ -97,23 +113,31 @@ class Connection:
             raise self._unreachable(error) from None
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Return the answer of the server. Raises `McpUnreachable` before the call was sent,
+        """Return the answer of the server. Raises `McpUnreachable` where the call was not made,
         `ConnectionResetError` where it may have been carried out, and `ResultNotStorable` where it
         was and its answer is too long.
         """
         from mcp.shared.exceptions import MCPError  # the SDK takes two seconds to load
-        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+        from mcp_types import REQUEST_TIMEOUT
 
         client = await self._connected()
         try:
             return await client.call_tool(name, arguments)
         except MCPError as error:
-            if any(words in error.error.message for words in UNREADABLE):
-                raise ResultNotStorable(tool=name, reason=error.error.message) from None
-            if error.error.code not in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+            said = error.error.message
+            if any(words in said for words in TOO_MUCH):
+                raise ResultNotStorable(tool=name, reason=said) from None
+            if said == SESSION_ENDED:
+                await self.drop(client)
+                self.is_stale = True
+                raise SessionEnded(server=self.server, reason=said) from None
+            if not said.startswith(BROKEN) and error.error.code != REQUEST_TIMEOUT:
                 raise
-            await self.drop(client)
-            raise ConnectionResetError(f"the MCP server {self.server!r} went away") from None
+            if said.startswith(CLOSED):  # else it is this answer only that is missing
+                await self.drop(client)
+            raise ConnectionResetError(
+                f"the MCP server {self.server!r} went away ({said[:200]})"
+            ) from None
         except asyncio.CancelledError:
             raise
         except Exception as error:

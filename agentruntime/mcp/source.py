@@ -17,7 +17,7 @@ from agentruntime.exceptions import InvalidTool, McpToolChanged, McpToolFailed, 
 from agentruntime.graph.json_values import digest
 from agentruntime.graph.tools import ApprovalRule, Effect, Tool, as_tool
 from agentruntime.mcp.catalogue import read_catalogue, store_listing
-from agentruntime.mcp.connection import Connection, close_connections
+from agentruntime.mcp.connection import Connection, SessionEnded, close_connections
 from agentruntime.mcp.listing import full_name, read_listing
 from agentruntime.mcp.tool import CHANGED, RemoteTool, content_of, text_of
 from agentruntime.mcp.transports import http, stdio
@@ -123,12 +123,18 @@ class McpSource:
 
     async def _call(self, name: str, known: str, arguments: dict[str, Any]) -> Any:
         """Call a tool, if its server still says of it what it said when the call was made."""
-        if self.connection._loop is None or self.connection.is_stale:
-            await self._compare(name, known)
-        answer = await self._on_its_loop(self.connection.call_tool(name, arguments))
+        try:
+            answer = await self._answer(name, known, arguments)
+        except SessionEnded:
+            answer = await self._answer(name, known, arguments)
         if answer.is_error:
             raise McpToolFailed(said=text_of(answer)[:MAX_ERROR] or "no reason given")
         return content_of(answer)
+
+    async def _answer(self, name: str, known: str, arguments: dict[str, Any]) -> Any:
+        if self.connection._loop is None or self.connection.is_stale:
+            await self._compare(name, known)
+        return await self._on_its_loop(self.connection.call_tool(name, arguments))
 
     async def _compare(self, name: str, known: str) -> None:
         offered = await self._on_its_loop(self.connection.list_tools())

@@ -7,6 +7,7 @@ with an error that says `TOO_LONG`.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from typing import Any
 MAX_MESSAGE = 4 * 1_048_576
 TOO_LONG = f"the answer is longer than {MAX_MESSAGE:,} bytes"
 PACKED = "the answer is compressed, and nobody asked for that"
+UNREADABLE = "the answer cannot be read"
 CHUNK = 65_536
 PATIENCE = 2.0
 """How many seconds a server has to end by itself, and then to end politely."""
@@ -141,16 +143,28 @@ def _message(line: Line) -> Any:
     from mcp.shared.message import SessionMessage
     from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
+    ident, problem = line.ident, TOO_LONG
     if not line.is_too_long:
+        text = bytes(line.text)
         try:
-            text = bytes(line.text)
             return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-        except ValueError as error:
-            return error
-    if line.ident is None:
-        return ValueError(TOO_LONG)
-    error = ErrorData(code=PARSE_ERROR, message=TOO_LONG)
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=line.ident, error=error))
+        except ValueError:
+            ident, problem = _answered(text), UNREADABLE
+    if ident is None:
+        return ValueError(problem)
+    error = ErrorData(code=PARSE_ERROR, message=problem)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=ident, error=error))
+
+
+def _answered(text: bytes) -> int | str | None:
+    """Return the id of the request that a broken message answers; None if it answers none."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_answer = isinstance(said, dict) and "method" not in said
+    ident = said.get("id") if is_answer else None
+    return ident if isinstance(ident, int | str) and not isinstance(ident, bool) else None
 
 
 async def _say(process: Process, said: Any, heard: Any) -> None:
@@ -211,6 +225,18 @@ def http(url: str, headers: Mapping[str, str] | None) -> Callable[[], Any]:
     return make
 
 
+async def _refuse_breakdown(answer: Any) -> None:
+    """Raise an error of the line where a gateway gave up, or a server broke, while the request may
+    be under way.
+    """
+    import httpx2
+
+    kind = answer.headers.get("content-type", "").lower()
+    if answer.status_code >= 500 and not kind.startswith("application/json"):
+        await answer.aclose()
+        raise httpx2.ReadError(f"the answer was HTTP {answer.status_code}")
+
+
 def _bounded(transport: Any) -> Any:
     """Return a transport whose answers to a POST break off where they grow too long."""
     import httpx2
@@ -238,6 +264,7 @@ def _bounded(transport: Any) -> Any:
     class Bounded(httpx2.AsyncBaseTransport):
         async def handle_async_request(self, request: Any) -> Any:
             answer = await transport.handle_async_request(request)
+            await _refuse_breakdown(answer)
             if request.method == "POST":
                 packed = answer.headers.get("content-encoding", "identity") != "identity"
                 answer.stream = Body(answer.stream, packed)
