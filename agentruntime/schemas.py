@@ -58,19 +58,27 @@ def check_is_schema(schema: Any, path: str) -> None:
 
     Its patterns have to be without look-around and references to groups: those may take for ever.
     """
-    from jsonschema import SchemaError
-
     check_json(schema, path=path)
+    check_form(schema, path, with_formats=True)
+    for pattern in _patterns(schema):
+        if _compiled(pattern) is None:
+            raise NotJson(path, f"the pattern {pattern[:100]!r} cannot be matched in bounded time")
+
+
+def check_form(schema: Any, path: str, *, with_formats: bool = False) -> None:
+    """Raise `NotJson` unless this is a JSON Schema, whatever its patterns and addresses look like;
+    `with_formats` those of this language.
+    """
+    from jsonschema import FormatChecker, SchemaError
+
     kind = _kind_for(schema)
     try:
-        kind.check_schema(schema, format_checker=kind.FORMAT_CHECKER)
+        formats = kind.FORMAT_CHECKER if with_formats else FormatChecker(())
+        kind.check_schema(schema, format_checker=formats)
     except SchemaError as error:
         raise NotJson(path, f"no JSON Schema: {error.message[:300]}") from None
     except Exception as error:
         raise NotJson(path, f"no JSON Schema ({type(error).__name__})") from None
-    for pattern in _patterns(schema):
-        if _compiled(pattern) is None:
-            raise NotJson(path, f"the pattern {pattern[:100]!r} cannot be matched in bounded time")
 
 
 def _kind_for(schema: Any) -> Any:

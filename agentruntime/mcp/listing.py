@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from agentruntime.graph.json_values import NotJson, check_json
+from agentruntime.schemas import check_form
 from agentruntime.signals import noticed
 
 MAX_TOOLS = 200
@@ -51,6 +52,7 @@ def _problem(one: dict[str, Any], times: int, so_far: int) -> str:
         return "its schema is not one of an object"
     try:
         check_json(one, path="tool", max_bytes=MAX_LISTING_BYTES)
+        check_form(one["schema"], "tool.schema")  # providers refuse a request that has another one
     except NotJson as error:
         return str(error)
     return ""

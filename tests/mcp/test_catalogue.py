@@ -1,12 +1,14 @@
 """What a server offers, as the database keeps it: known after a restart, pinned, changed, gone."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from django.db import connections
 
 from agentruntime.lifecycle import retry_run
 from agentruntime.mcp.catalogue import accept_tool, read_catalogue, store_listing
+from agentruntime.mcp.listing import read_listing
 from agentruntime.models import McpTool
 from tests.agents import agent, call
 from tests.mcp.conftest import FREE, adds
@@ -23,6 +25,22 @@ def test_the_catalogue_is_known_after_a_restart_without_listing(drive, look, sit
         "a", "b",
     ]  # fmt: skip
     assert len(site.lines("listings")) == listed
+
+
+def test_a_tool_whose_schema_is_none_is_left_out_and_the_others_are_offered():
+    def offered(name, **properties):
+        schema = {"type": "object", "properties": properties}
+        return SimpleNamespace(name=name, description="", input_schema=schema)
+
+    listing = read_listing(
+        "habits",
+        [
+            offered("good", when={"type": "string", "pattern": r"^\p{L}+$"}),
+            offered("worse", when={"type": "moment"}),
+            offered("worst", when={"type": "string", "minLength": "one"}),
+        ],
+    )
+    assert [one["name"] for one in listing] == ["good"]
 
 
 @pytest.mark.parametrize("habit", ["changed-schema", "changed-text"])
