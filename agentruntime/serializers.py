@@ -175,7 +175,8 @@ class ThreadDetailBody(ThreadBody):
 class MessageBody(serializers.ModelSerializer[Message]):
     """A message, as the model APIs use the words."""
 
-    tool_calls = MaskedField(read_only=True)
+    def to_representation(self, instance: Message) -> Any:
+        return mask(super().to_representation(instance), runtime_settings().SECRET_FIELDS)
 
     class Meta:
         model = Message

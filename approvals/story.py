@@ -12,7 +12,7 @@ from django.contrib.auth.models import Permission
 from agentruntime.exceptions import UnknownGraph
 from agentruntime.graph import get_graph
 from agentruntime.models import Interrupt, Message, Run, ToolExecution
-from approvals.masking import is_secret, mask
+from approvals.masking import is_secret, mask, mask_words
 from approvals.models import Approval, Decision
 from approvals.permissions import (
     Rights,
@@ -197,9 +197,10 @@ def _add_conversation(story: Story) -> None:
     for row in reversed(newest):
         asks = bool(wanted) and approval.call_key.startswith(f"{row.pk}:")
         calls = [
-            {"name": c.get("name"), "arguments": mask(c.get("arguments"))} for c in row.tool_calls
+            mask({"name": c.get("name"), "arguments": c.get("arguments")}) for c in row.tool_calls
         ]
-        story.conversation.append(Line(row.role, row.content, calls, row.created_at, asks))
+        said = mask_words(row.content) if row.role == "tool" else row.content
+        story.conversation.append(Line(row.role, said, calls, row.created_at, asks))
         if asks:
             story.said = row.content
     story.left_out = max(0, newest[0].ordinal - len(newest)) if newest else 0

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from agentruntime.conf import runtime_settings
-from agentruntime.graph.masking import mask
+from agentruntime.graph.masking import mask, mask_text
 from agentruntime.graph.messages import Role
 from agentruntime.graph.registry import get_graph, graph_names
 from agentruntime.graph.tools import Effect
@@ -139,9 +139,19 @@ class MessageAdmin(Window):
     search_fields = ("=thread__id", "=id")
     ordering = ("thread", "ordinal")
 
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        shown = super().get_fields(request, obj)
+        return ["told" if name == "content" else name for name in shown]
+
+    @admin.display(description=_("content"))
+    def told(self, row: Message) -> str:
+        if row.role != "tool":
+            return row.content
+        return mask_text(row.content, runtime_settings().SECRET_FIELDS)
+
     @admin.display(description=_("content"))
     def excerpt(self, row: Message) -> str:
-        text = row.content or ", ".join(call.get("name", "") for call in row.tool_calls)
+        text = self.told(row) or ", ".join(call.get("name", "") for call in row.tool_calls)
         return text if len(text) <= 120 else f"{text[:120]}… ({len(text):,} characters)"
 
 

@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from agentruntime.conf import runtime_settings
+from agentruntime.graph.masking import mask
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.graph.messages import ToolCall, open_calls
 from agentruntime.models import CallKind, CallStatus, DatabaseTime, Message, ToolExecution
@@ -34,7 +36,8 @@ def result_text(row: ToolExecution) -> str:
         return f"Error: {row.error['detail']}"
     text = row.result if isinstance(row.result, str) else json.dumps(row.result, ensure_ascii=False)
     if row.requested_arguments is not None:
-        ran = json.dumps(row.arguments, ensure_ascii=False)
+        shown = mask(row.arguments, runtime_settings().SECRET_FIELDS)
+        ran = json.dumps(shown, ensure_ascii=False)
         text = f"{text}\n(A person changed the arguments; what ran was: {ran})"
     return text
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib.auth.models import Permission
 
 from agentruntime.conf import runtime_settings
-from agentruntime.graph.masking import mask
+from agentruntime.graph.masking import mask, mask_text
 from agentruntime.models import (
     CallStatus,
     Interrupt,
@@ -49,7 +49,13 @@ def _in_order(execution: ToolExecution | None) -> list[Interrupt]:
 def _argument_lines(arguments: Any, execution: ToolExecution | None) -> list[dict[str, str]]:
     """Return one line per argument; `asked` where a person changed what the model asked for."""
     if not isinstance(arguments, dict):
-        return [{"name": "arguments", "value": shown(arguments), "asked": ""}]
+        return [
+            {
+                "name": "arguments",
+                "value": shown(masked({"arguments": arguments})["arguments"]),
+                "asked": "",
+            }
+        ]
     asked = (execution.requested_arguments if execution else None) or arguments
     before, after = masked(asked), masked(arguments)
     changed = {name for name in before if name in after and asked[name] != arguments[name]}
@@ -89,7 +95,7 @@ def _shown_result(result: str | None) -> str:
     try:
         value = json.loads(result)
     except ValueError:
-        return cut(result)
+        return cut(mask_text(result, runtime_settings().SECRET_FIELDS))
     return cut(json.dumps(masked(value), ensure_ascii=False, indent=2))
 
 
@@ -120,7 +126,9 @@ def question_facts(row: Interrupt) -> dict[str, Any]:
         "form": answer_form(row.response_schema),
         "answered_by": row.answered_by.get_username() if row.answered_by else "",
         "verdict": _verdict(row),
-        "answer": shown(row.answer) if row.kind == InterruptKind.QUESTION and not is_open else "",
+        "answer": shown(masked(row.answer))
+        if row.kind == InterruptKind.QUESTION and not is_open
+        else "",
     }
 
 
