@@ -164,10 +164,10 @@ class StateGraph:
         Raises `UnmatchedRoute`, `UnknownTarget` or `UnjoinableBranches`.
         """
         targets = self._targets(name, state, goto)
-        while len(targets) == 1 and targets[0] in self.ends and targets[0] != until:
-            targets = self._targets(str(targets[0]), state, "")
-        if len(targets) == 1 and isinstance(targets[0], str):
-            return Onward(targets[0])
+        while len(targets) == 1 and isinstance(alone := targets[0], str):
+            if alone not in self.ends or alone == until:
+                return Onward(alone)
+            targets = self._targets(alone, state, "")
         return self.fork(name, targets)
 
     def fork(self, name: str, targets: Sequence[str | Send]) -> Onward:

@@ -67,6 +67,25 @@ def head(run):
     return Checkpoint.objects.filter(thread=run.thread_id).order_by("-version").first()
 
 
+@pytest.mark.parametrize("items", [[], ["a"], ["a", "b"]])
+def test_each_item_has_a_worker_however_few_there_are(drive, items):
+    graph = mapped(lambda state: {"notes": [f"did {state.item}"]})
+    with registered(graph) as name:
+        run = drive(name, input={"items": items})
+    assert (run.status, run.error_detail) == ("completed", "")
+    assert head(run).state["notes"] == [f"did {one}" for one in items]
+
+
+def test_a_command_may_send_one_branch_only(drive):
+    graph = StateGraph(Board)
+    graph.add_node("pick", lambda state: Command(goto=Send("worker", {"item": "a"})))
+    graph.add_node("worker", lambda state: {"notes": [state.item]})
+    graph.add_edge(START, "pick").add_edge("worker", END)
+    with registered(graph) as name:
+        run = drive(name)
+    assert (run.status, head(run).state["notes"]) == ("completed", ["a"])
+
+
 def test_several_edges_open_branches_that_are_joined_in_order(drive, look):
     with registered(fan("c", "a", "b")) as name:
         run = drive(name)
