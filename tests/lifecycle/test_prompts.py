@@ -1,6 +1,4 @@
-"""What a model is given is checked in every test, in each process, and no real one is asked: here it
-is seen that it is so.
-"""
+"""What a model is given is checked in each test, and no real one is asked: here it is seen."""
 
 import os
 import subprocess
