@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from agentruntime.exceptions import InvalidStateValue, StateNotStorable, UnknownStateField
 from agentruntime.graph.json_values import NotJson, check_json
 from agentruntime.graph.messages import Message
+from agentruntime.graph.same_types import lost_type
 
 Reducer = Callable[[Any, Any], Any]
 
@@ -62,10 +63,11 @@ class StateField:
             raise StateNotStorable(field=self.name, reason=str(error)) from None
         except (ValueError, TypeError) as error:
             raise StateNotStorable(field=self.name, reason=str(error).splitlines()[0]) from None
-        same_type = type(back) is type(value) or (type(value) is int and type(back) is float)
-        if back != value or not same_type:
+        if back != value:
             reason = f"{type(value).__name__} would come back as {type(back).__name__}"
             raise StateNotStorable(field=self.name, reason=reason)
+        if lost := lost_type(value, back):
+            raise StateNotStorable(field=self.name, reason=lost)
         return stored
 
     def load(self, stored: Any) -> Any:
