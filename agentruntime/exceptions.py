@@ -129,7 +129,7 @@ class NodeFailed(StepError):
 class RecursionLimitReached(StepError):
     code = "RECURSION_LIMIT_001"
     sentence = (
-        "The run has done {steps} steps, which is its limit, and {node!r} would be one more; "
+        "The run has done {steps} of at most {limit} steps, and {node!r} would go beyond that; "
         "retry it with a higher recursion_limit."
     )
 

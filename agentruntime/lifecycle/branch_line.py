@@ -148,7 +148,7 @@ def check_limit(progress: Progress, more: int) -> None:
     limit = settings.recursion_limit(progress.run.config)
     if progress.steps + more > limit:
         node = progress.prefix + progress.next_node
-        raise RecursionLimitReached(steps=progress.steps, node=node)
+        raise RecursionLimitReached(steps=progress.steps, limit=limit, node=node)
 
 
 def _record(branch: Branch, result: NodeResult) -> None:
@@ -182,12 +182,13 @@ def _append(progress: Progress, step: StepRecord, result: dict[str, Any]) -> Non
 
     def work() -> int:
         run = Run.held(lease)
-        there = [
-            one for one in steps_at(progress, place[0]) if (one.index, one.number) == place[1:]
-        ]
-        if there and there[0].fencing_token == lease.fencing_token:
+        same = BranchStep.objects.filter(
+            thread_id=run.thread_id, opened_at=place[0], index=place[1], number=number
+        )
+        there = same.values_list("fencing_token", flat=True).first()
+        if there == lease.fencing_token:
             return int(run.branched_steps)  # it had landed, only the answer to COMMIT was lost
-        if there:
+        if there is not None:
             raise StaleState(thread=run.thread_id, expected=number - 1, found=number)
         with writing(run.thread_id, run.pk) as pen:
             pen.add_to_branch(*place, lease.fencing_token, **columns)

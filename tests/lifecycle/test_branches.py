@@ -147,11 +147,27 @@ def test_no_items_is_a_map_that_is_done(drive):
     assert (run.status, head(run).state["notes"]) == ("completed", [])
 
 
+def test_a_step_of_a_branch_does_not_read_those_of_all_others(drive, monkeypatch):
+    read = []
+    load = BranchStep.from_db.__func__
+
+    def counted(kind, *columns):
+        read.append(1)
+        return load(kind, *columns)
+
+    monkeypatch.setattr(BranchStep, "from_db", classmethod(counted))
+    with registered(mapped(lambda state: {"notes": [state.item]})) as name:
+        run = drive(name, {"items": list("abcdefghijklmnopqrst")})
+    assert run.status == "completed"
+    assert len(read) <= 2 * 20, "when the branches begin, and not at each of their steps"
+
+
 def test_each_branchs_steps_count_and_a_map_that_would_exceed_the_limit_begins_no_item(drive):
     ran = []
     with registered(mapped(lambda state: ran.append(state.item))) as name:
         run = drive(name, {"items": list("abcdef")}, config={"recursion_limit": 6})
         assert (run.status, run.error_code, ran) == ("failed", "RECURSION_LIMIT_001", [])
+        assert "1 of at most 6 steps" in run.error_detail
         retry_run(run_id=run.pk, config={"recursion_limit": 9})
         run = drive(run=run)
     assert (run.status, sorted(ran), run.branched_steps) == ("completed", list("abcdef"), 6)
