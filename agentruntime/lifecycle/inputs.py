@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,7 +23,7 @@ from agentruntime.graph.state import (
 from agentruntime.lifecycle.branch_log import beginnings
 from agentruntime.lifecycle.history import close_calls_within, close_open_calls, last_turn
 from agentruntime.lifecycle.record import StepRecord
-from agentruntime.models import Checkpoint, Thread
+from agentruntime.models import Checkpoint, Message, Thread
 
 LEFT = "the run ended before it"
 
@@ -64,6 +65,16 @@ def _read_message(given: Any, path: str) -> MessageValue:
         raise InvalidInput(reason=f"{path}: only user and system messages come in from outside")
     # An id from outside counts within its thread only: nobody takes another thread's.
     return message.model_copy(update={"id": f"input:{message.id}"})
+
+
+def taken_id(messages: Sequence[MessageValue], thread_id: uuid.UUID) -> str | None:
+    """Return an id that two of these messages bear, or that a message of the thread bears already;
+    None if each can be added.
+    """
+    ids = [one.settled(thread_id).id for one in messages]
+    taken = Message.objects.filter(pk__in=ids).values_list("pk", flat=True).first()
+    twice = next((one for one in ids if ids.count(one) > 1), None)
+    return str(taken) if taken else twice
 
 
 def first_step(

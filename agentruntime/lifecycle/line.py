@@ -14,9 +14,9 @@ from agentruntime.exceptions import AgentRuntimeError, InvalidInput
 from agentruntime.graph import get_graph
 from agentruntime.graph.messages import Message as MessageValue
 from agentruntime.lifecycle.finish import fail_run
-from agentruntime.lifecycle.inputs import first_step
+from agentruntime.lifecycle.inputs import first_step, taken_id
 from agentruntime.lifecycle.record import Pen
-from agentruntime.models import DatabaseTime, Message, Run, Thread
+from agentruntime.models import DatabaseTime, Run, Thread
 from agentruntime.models.transactions import durably
 from agentruntime.signals import noticed, run_ended, swept
 
@@ -89,11 +89,8 @@ def _fail_if_taken(thread_id: uuid.UUID) -> None:
     if found is None:
         return
     run, thread = found
-    ids = [one.settled(thread.pk).id for one in _kept_messages(run)]
-    taken = Message.objects.filter(pk__in=ids).values_list("pk", flat=True).first()
-    twice = next((one for one in ids if ids.count(one) > 1), None)
-    if taken or twice:
-        fail_run(run, InvalidInput(reason=f"the message id {taken or twice} is taken"))
+    if taken := taken_id(_kept_messages(run), thread.pk):
+        fail_run(run, InvalidInput(reason=f"the message id {taken} is taken"))
 
 
 @receiver(run_ended, dispatch_uid="agentruntime.line.ended")

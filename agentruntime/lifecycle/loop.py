@@ -120,9 +120,7 @@ def _go_on(progress: Progress, control: Control) -> None:
             return
         limit = settings.recursion_limit(progress.run.config)
         if progress.steps >= limit:
-            raise RecursionLimitReached(
-                steps=progress.steps, limit=limit, node=progress.next_node
-            )
+            raise RecursionLimitReached(steps=progress.steps, limit=limit, node=progress.next_node)
         check_time(progress)
         if not _step(progress, control):
             return

@@ -24,7 +24,7 @@ from agentruntime.exceptions import (
 from agentruntime.graph import StateGraph, get_graph
 from agentruntime.graph.json_values import NotJson, canonical_json, check_json, digest
 from agentruntime.graph.messages import Message as MessageValue
-from agentruntime.lifecycle.inputs import first_step, read_input
+from agentruntime.lifecycle.inputs import first_step, read_input, taken_id
 from agentruntime.lifecycle.record import Pen
 from agentruntime.lifecycle.settings import check_config
 from agentruntime.lifecycle.stop import stop_run
@@ -99,7 +99,13 @@ def start_run(
             may_wait = True  # for whoever comes in between
         except IntegrityError:  # somebody else was first with the key or on the thread: look again
             continue
-    return durably(_starting(request, may_wait=True))
+    try:
+        return durably(_starting(request, may_wait=True))
+    except IntegrityError:
+        taken = taken_id(request.messages, request.thread_id or request.new_thread_id)
+        if taken is None:
+            raise
+        raise InvalidInput(reason=f"the message id {taken} is taken") from None
 
 
 class _InTheWay(Exception):

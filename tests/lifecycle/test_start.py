@@ -146,6 +146,22 @@ def test_a_key_is_scoped_to_its_user(graph):
     assert first.pk != second.pk
 
 
+def test_a_message_id_that_is_taken_is_refused(graph):
+    def said(text, ident="mine"):
+        return {"messages": [{"role": "user", "content": text, "id": ident}]}
+
+    twice = {"messages": [*said("a")["messages"], *said("b")["messages"]]}
+    with pytest.raises(InvalidInput, match="is taken"):
+        start_run(graph=graph, input=twice)
+    assert not Thread.objects.exists()
+    run = start_run(graph=graph, input=said("a"), idempotency_key="k")
+    Run.objects.filter(pk=run.pk).update(status="completed", finished_at=run.queued_at)
+    with pytest.raises(InvalidInput, match="is taken"):
+        start_run(graph=graph, input=said("b"), thread_id=run.thread_id)
+    assert start_run(graph=graph, input=said("a"), idempotency_key="k").pk == run.pk
+    assert start_run(graph=graph, input=said("a")).pk != run.pk, "it counts within its thread"
+
+
 def test_a_rolled_back_start_leaves_nothing_and_rings_nobody(graph, monkeypatch):
     rung = []
     monkeypatch.setattr("agentruntime.dispatch.ring", rung.append)
