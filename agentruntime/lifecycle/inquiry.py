@@ -52,6 +52,8 @@ def check_again(turn: Turn, control: Control, deadline: float | None) -> None:
         said = _ask(tool.approval.recheck, control, deadline, tool.load_arguments(row.arguments))
         if isinstance(said, Exception):
             said = f"checking it failed ({type(said).__name__}: {said})"
+        elif said is not None and not isinstance(said, str):  # False, say, is not meant as a yes
+            said = f"checking it answered a {type(said).__name__}, neither None nor a reason"
         turn.rechecked[row.pk] = said
 
 

@@ -150,6 +150,25 @@ def test_a_yes_is_checked_again_before_a_repeated_start(drive, look):
     assert "the account is closed" in look.messages(run)[2][1]
 
 
+@pytest.mark.parametrize("answer", [False, True, 0, ["closed"]])
+def test_a_check_that_answers_neither_none_nor_a_reason_lets_nothing_start(drive, look, answer):
+    from agentruntime.graph import ApprovalRule
+
+    paid = []
+
+    @tool(approval=ApprovalRule(recheck=lambda arguments: answer))
+    def pay() -> str:
+        paid.append(1)
+        return "paid"
+
+    with agent([pay], [call("pay")]) as name:
+        run = drive(name)
+        approve(look.open(run)[0])
+        run = drive(run=run)
+    assert (run.status, paid) == ("completed", [])
+    assert f"answered a {type(answer).__name__}" in look.messages(run)[2][1]
+
+
 def approve(interrupt):
     """A lead says yes, through the one door."""
     from django.contrib.auth import get_user_model
