@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.paginator import Paginator
 from django.db import DataError
-from django.utils.functional import cached_property
 from rest_framework.exceptions import NotFound
 from rest_framework.exceptions import ValidationError as BadRequest
 from rest_framework.pagination import CursorPagination
@@ -52,16 +50,3 @@ class ById(Newest):
     """Rows of the ledger in the order in which their calls were asked for."""
 
     ordering = "id"
-
-
-class FirstPages(Paginator):  # type: ignore[type-arg]
-    """Pages of a table however large: nothing is counted beyond `MOST` rows, nor shown. Whoever
-    wants what lies behind narrows the list, or searches.
-    """
-
-    MOST = 2_000
-
-    @cached_property
-    def count(self) -> int:
-        found: int = self.object_list[: self.MOST].count()
-        return found

@@ -90,6 +90,7 @@ ROWS: list[set[str]] = [
         "agentruntime.exceptions_http",
         "agentruntime.feeds",
         "agentruntime.filters",
+        "agentruntime.first_pages",
         "agentruntime.pagination",
         "agentruntime.permissions",
         "agentruntime.serializers",
@@ -146,6 +147,7 @@ OF_AGENTRUNTIME_APPROVALS_IMPORT = {
     "agentruntime.feeds",  # the few threads in which sockets read
     "agentruntime.events",
     "agentruntime.credentials",  # who stands behind a websocket is looked up in one place
+    "agentruntime.first_pages",  # lists of the admin end at the same row
     "agentruntime.pagination",  # what a made-up cursor is answered with, too
     "agentruntime.outbound",  # the guard of calls to foreign addresses is not written twice
     "agentruntime.stored_events",  # an event looks the same on every socket

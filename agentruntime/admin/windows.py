@@ -15,12 +15,12 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from agentruntime.conf import runtime_settings
+from agentruntime.first_pages import FirstPages
 from agentruntime.graph.masking import mask, mask_text
 from agentruntime.graph.messages import Role
 from agentruntime.graph.registry import get_graph, graph_names
 from agentruntime.graph.tools import Effect
 from agentruntime.models import BranchStep, Checkpoint, Event, Message, ToolExecution
-from agentruntime.pagination import FirstPages
 
 
 def show_json(value: Any) -> SafeString:

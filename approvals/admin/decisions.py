@@ -14,7 +14,7 @@ from django.http import (
 )
 from django.urls import path
 
-from agentruntime.pagination import FirstPages
+from agentruntime.first_pages import FirstPages
 from approvals.exceptions import NotAllowed
 from approvals.export import FORMATS, PERMISSION, export_decisions
 from approvals.models import Decision

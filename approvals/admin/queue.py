@@ -13,7 +13,7 @@ from django.urls import path
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from agentruntime.pagination import FirstPages
+from agentruntime.first_pages import FirstPages
 from approvals.admin import bulk, dashboard, pages
 from approvals.admin.filters import (
     AgentFilter,
