@@ -29,7 +29,7 @@ from agentruntime.graph.messages import Message
 from agentruntime.graph.places import graph_at
 from agentruntime.graph.state import State, dump_state, load_state
 from agentruntime.graph.tools import as_tool
-from agentruntime.lifecycle.outcomes import Outcome, succeeded
+from agentruntime.lifecycle.outcomes import Outcome, succeeded, words_of
 from agentruntime.lifecycle.policy import with_policy
 
 FACTS = (
@@ -142,9 +142,9 @@ def serve(pipe: Connection, request: str) -> None:
     try:
         outcome = _call(json.loads(request), lambda data: send(emit=data))
         send(outcome={name: getattr(outcome, name) for name in Outcome.__dataclass_fields__})
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # an exit is what the tool raised, as in a thread
         kinds = [_name(kind) for kind in type(error).__mro__]
-        reason = str(error).encode("utf-8", "backslashreplace").decode()
+        reason = words_of(error).encode("utf-8", "backslashreplace").decode()
         send(raised={"kind": type(error).__name__, "reason": reason, "lineage": kinds})
     os._exit(0)
 

@@ -246,6 +246,19 @@ def die_alone() -> str:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Unsayable(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+@tool(isolation="process", timeout=60)
+def exit_alone(how: str) -> str:
+    """Exit, or raise what cannot say what it is."""
+    if how == "raise":
+        raise Unsayable
+    raise SystemExit(0 if how == "exit" else "no account")
+
+
 @tool(isolation="process", timeout=60)
 def ask_alone() -> str:
     """Ask, which cannot be done from there."""
@@ -274,6 +287,23 @@ def test_a_tool_in_a_process_returns_raises_and_is_killed(drive, look, tmp_path)
         return False
 
     wait_until(is_gone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("exit", "SystemExit: 0"),
+        ("words", "SystemExit: no account"),
+        ("raise", "Unsayable: its message cannot be read"),
+    ],
+)
+def test_a_process_that_exits_has_said_what_became_of_its_call(drive, look, how, told):
+    with agent([exit_alone], [call("exit_alone", how=how)]) as name:
+        run = drive(name)
+    row = look.calls(run)[0]
+    assert (run.status, row.status, row.attempts) == ("completed", "failed", 1)
+    assert row.error["detail"] == told
 
 
 @pytest.mark.slow
