@@ -47,7 +47,8 @@ def _reach(kind: str, provider: Provider) -> LibraryProvider[Any]:
 def is_whole(response: ModelResponse, *, streamed: bool) -> bool:
     """Say whether the answer came to its end: a stream without a reason to stop was cut."""
     # What the provider itself said: where it says nothing, most models make "stop" of it.
-    said = (response.provider_details or {}).get("finish_reason")
+    details = response.provider_details or {}
+    said = details.get("finish_reason") or details.get("refusal")
     if response.provider_name == "xai":
         said = response.finish_reason
     return not streamed or bool(said)

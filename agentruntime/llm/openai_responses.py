@@ -40,4 +40,5 @@ def profile_for(messages: Sequence[ModelMessage]) -> dict[str, Any]:
 
 def is_whole(response: ModelResponse, *, streamed: bool) -> bool:
     """Say whether the answer came to its end: an event or a status says so."""
-    return bool((response.provider_details or {}).get("finish_reason"))
+    details = response.provider_details or {}
+    return bool(details.get("finish_reason") or details.get("refusal"))

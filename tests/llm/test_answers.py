@@ -136,13 +136,17 @@ async def test_what_is_told_by_deltas_is_the_text_of_the_message(streamer: Asker
     assert "".join(streamer.deltas) == answer.content == "One.\n\nTwo.Three."
 
 
-async def test_a_refusal_is_the_answer(chat):
-    for streaming in (False, True):
-        asker = chat(streaming)
-        asker.script(Answer(refusal="I cannot help with that.", finish="stop"))
-        answer = await asker.ask()
-        assert answer.content == "I cannot help with that."
-        assert answer.extra["refusal"] is True
+@pytest.mark.parametrize("kind", ["openai", "openai-responses"])
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_refusal_is_the_answer(provider, kind, streaming):
+    asker = Asker(kind, streaming, provider)
+    asker.script(Answer(refusal="I cannot help with that.", finish="stop"))
+
+    answer = await asker.ask()
+
+    assert answer.content == "I cannot help with that."
+    assert answer.extra["refusal"] is True
+    assert len(provider.requests) == 1, "it is not asked again"
 
 
 @pytest.mark.parametrize("text", [None, "", " \n\t "])

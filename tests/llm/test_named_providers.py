@@ -13,7 +13,7 @@ from agentruntime.graph import create_agent
 from tests.agents import asks_for, call, registered
 from tests.llm.conftest import KEY
 from tests.llm.fake_server import FakeProvider
-from tests.llm.replies import Failure
+from tests.llm.replies import Answer, Failure
 from tests.llm.scripts import served
 from tests.llm.test_runs import drive, look, messages
 
@@ -68,6 +68,15 @@ def test_a_name_of_the_hosts_stands_before_the_usual_one(run, provider):
             MODEL_PROVIDERS={"openai": by("openai", provider)},
         )
     assert (done.status, len(provider.requests), usual.requests) == ("completed", 1, [])
+
+
+def test_a_refusal_of_a_provider_of_the_library_is_its_answer(run, provider):
+    provider.script = lambda body: Answer(refusal="I cannot help with that.", finish="stop")
+    theirs = {"kind": "ollama", "base_url": provider.openai_url, "api_key": KEY}
+    done = run("theirs:m", MODEL_PROVIDERS={"theirs": theirs})
+
+    assert (done.status, len(provider.requests)) == ("completed", 1), done.error_detail
+    assert messages(done)[-1] == ("assistant", "I cannot help with that.")
 
 
 def test_a_chain_goes_from_one_named_provider_to_the_next(run, provider):
