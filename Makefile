@@ -12,7 +12,7 @@ JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
 
 # What no database can change is tried on one.
-PURE := tests/graph tests/llm tests/test_architecture.py tests/test_settings.py
+PURE := tests/graph tests/llm tests/test_architecture.py tests/test_cases.py tests/test_settings.py
 # What the loop of an editor needs: the definition, the verbs, the promises, the layout.
 CORE := tests/graph tests/lifecycle tests/promises tests/test_architecture.py
 
