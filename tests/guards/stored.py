@@ -13,16 +13,24 @@ STORED = [
     Mutant(
         "a kept conversation is no longer than its thread",
         LIFECYCLE + "conversation.py",
-        "if known is not None and len(known) <= thread.message_count:",
+        "if known is not None and len(known) <= count:",
         "if known is not None:",
         "tests/lifecycle/test_conversation.py -k too_many",
     ),
     Mutant(
         "what a kept conversation lacks is read",
         LIFECYCLE + "conversation.py",
-        "missing = len(known) < thread.message_count",
-        "missing = False",
+        "missing = thread.message_count - known",
+        "missing = 0",
         "tests/lifecycle/test_conversation.py -k shown_what_is_stored",
+    ),
+    Mutant(
+        "what a claim brings along is enough or not used",
+        LIFECYCLE + "conversation.py",
+        "if missing <= len(newest):",
+        "if True:",
+        "tests/lifecycle/test_conversation.py -k read_whole",
+        "postgresql",
     ),
     Mutant(
         "a cached conversation counts as its thread does",
