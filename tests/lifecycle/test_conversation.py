@@ -82,14 +82,16 @@ def test_an_input_of_many_messages_is_read_whole(count):
     shown = []
 
     def model(messages, tools):
-        shown.extend(one.content for one in messages)
+        shown[:] = [one.content for one in messages]
         return Message.assistant("well")
 
     said = [f"message {number}" for number in range(count)]
     with registered(create_agent(model=model, tools=[])) as name:
-        for _ in range(2):
-            execute(start_run(graph=name, input={"messages": said}).pk)
-    assert shown == said * 2
+        run = start_run(graph=name, input={"messages": said})
+        execute(run.pk)
+        assert shown == said
+        execute(start_run(graph=name, input={"messages": said}, thread_id=run.thread_id).pk)
+        assert shown == [*said, "well", *said]
 
 
 def head(thread):
