@@ -19,6 +19,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,19 @@ from benchmarks.server import Server
 
 QUICK_CONTENDERS = ("raw", "django_cursor", "django_dramatiq", "project")
 Rounds = dict[str, dict[str, list[Any]]]
+
+
+def names_in(table: Mapping[str, Any]) -> Callable[[str], list[str]]:
+    """Reads names of a table, by commas."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        if unknown := sorted(set(names) - set(table)):
+            known = f"known are {', '.join(table)}"
+            raise argparse.ArgumentTypeError(f"no {', '.join(unknown)!r}: {known}")
+        return names
+
+    return read
 
 
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
@@ -55,8 +69,8 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         help="an interpreter that has the peers (3.12 or later)",
     )
     parser.add_argument("--data", type=Path, help="the retail data; its tasks are run too")
-    parser.add_argument("--only", default="", help="these benches")
-    parser.add_argument("--contenders", default="", help="these contenders")
+    parser.add_argument("--only", type=names_in(BENCHES), help="these benches")
+    parser.add_argument("--contenders", type=names_in(CONTENDERS), help="these contenders")
     parser.add_argument("--out", type=Path, help="write every figure here, as JSON")
     parser.add_argument("--results", type=Path, help="write the tables here, as Markdown")
     options = parser.parse_args(arguments)
@@ -67,7 +81,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
 def contenders_of(options: argparse.Namespace) -> list[str]:
     """The contenders of a run: those named, else the quick ones or all that can run."""
     if options.contenders:
-        return options.contenders.split(",")
+        return list(options.contenders)
     if options.quick:
         return list(QUICK_CONTENDERS)
     return [n for n, entry in CONTENDERS.items() if entry.kind != "peer" or options.peers]
@@ -76,7 +90,7 @@ def contenders_of(options: argparse.Namespace) -> list[str]:
 def benches_of(options: argparse.Namespace) -> list[str]:
     """The benches of a run: those named, else all that fit into its time."""
     if options.only:
-        return options.only.split(",")
+        return list(options.only)
     has_data = options.data is not None and (options.data / "tasks.json").exists()
     return [
         name
