@@ -7,8 +7,8 @@ DATA ?= benchmarks/data
 VENV := .venv
 PY := $(VENV)/bin/python
 SERVICES := $(PY) -m tests.services
-# Processes of the suite: one more than there are cores, as many tests wait for other processes.
-JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+# Processes of the suite: two more than there are cores, as many tests wait for other processes.
+JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
 
 # What no database can change is tried on one.
