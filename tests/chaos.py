@@ -122,7 +122,11 @@ def new_database(url: str, folder: Path) -> str:
 
     if not url.startswith("postgres"):
         return f"sqlite:///{folder / 'db.sqlite3'}"
-    made: str = Server(url).create(f"chaos_{os.getpid()}")
+    server, name = Server(url), f"chaos_{os.getpid()}"
+    made: str = server.create(name)
+    # A worker may be stopped in the middle of a transaction, and the people of this load would wait
+    # for its rows in the very process that wakes it.
+    server.execute(f"ALTER DATABASE {name} SET idle_in_transaction_session_timeout = '5s'")
     return made
 
 
